@@ -15,11 +15,11 @@
  *				get unknown -> READING: get
  *	SCANNING	scanned, our edges are there, the victim is ours, and the notes
  *				  of ours are written -> ACTING: act
- *				scanned, our edges are there -> WAITING: answer with them, unless
- *				  the victim is ours
- *				scanned, one is not, or its wait is part of an edge that has yet
- *				  to be told -> WAITING: answer no, or, if the probe is ours,
- *				  OVER: delete
+ *				scanned, our edges are there -> WAITING: answer with them,
+ *				  unless the victim is ours
+ *				scanned, one is not, or its wait is part of an edge that is yet
+ *				  to be published -> WAITING: answer no, or, if the probe is
+ *				  ours, OVER: delete
  *	WAITING		the victim is ours, all edges of others are confirmed, and the
  *				  notes of ours are written -> SCANNING: scan
  *				the same, but one has got another wait since it was read ->
@@ -39,19 +39,18 @@
  *				deadline -> OVER
  *	all			expired -> forgotten
  *
- * In OVER our probe and our answer are deleted.  The verdict is deleted by
- * whose victim it names when neither probe nor answers are left, or at the
- * deadline.
+ * In OVER our probe and our answer are deleted.  The victim's instance deletes
+ * the verdict when neither probe nor answers are left, or at the deadline.
  *
  * The act is one multi of the victim's instance.  It checks that nothing has
- * moved: that the note of each H of others is the one that was read, that each H
- * of ours and each W is there, and whoever stands between readers and owners that
- * are readers, and the probe.  It takes the victim's wait out of our notes, and
- * creates the verdict.
+ * changed: that the note of each H of others is the one that was read, and
+ * that each H of ours, each W, each contender between a reader and owners that
+ * are readers, and the probe exist.  It removes the victim's wait from our
+ * notes, and creates the verdict.
  *
- * What is in our own notes is known without their versions.  Each act of ours
- * changes them; if one failed for that, so would all others whose probes were made
- * before it, and those of other instances with it.
+ * The contents of our own notes are known without their versions.  Each act of
+ * ours changes them; if an act failed for that, so would all others whose
+ * probes were made before it, and those of other instances with it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -71,15 +70,14 @@
 #include "core/mutation.h"
 
 /*
- * A probe lives as long as that, and twice deadlock_timeout, from the last that
- * has been heard of it; us.  An answer takes others several requests, so where
- * ZooKeeper is slow it lives longer, by so many times as long as its own create or
- * get has taken.
+ * A probe expires this long (us) plus twice deadlock_timeout after the last
+ * event about it.  An answer takes several requests, so where ZooKeeper is
+ * slow it lives longer, by this multiple of the time of its own create or get.
  */
 #define MIN_LIFE	INT64_C(1000000)
 #define LIFE_TRIPS	10
 
-/* Probes of ours that are there at a time. */
+/* The most probes of ours at a time. */
 #define MAX_OURS	8
 
 static Probe *
@@ -92,7 +90,7 @@ find_probe(Detection *state, const char *dir, int32_t number)
 	return NULL;
 }
 
-/* Something has been heard of a probe. */
+/* There was an event about a probe. */
 static void
 renew(const Detection *state, Probe *probe)
 {
@@ -136,7 +134,7 @@ probe_node(const Probe *probe, char name[PROBE_NAME_SIZE])
 					probe->number);
 }
 
-/* Nothing more is to be done about a probe. */
+/* Nothing more needs to be done about a probe. */
 static void
 end_probe(Detection *state, Probe *probe)
 {
@@ -167,7 +165,7 @@ all_members(const Probe *probe)
 	return UINT64_MAX >> (64 - probe->deadlock.nmembers);
 }
 
-/* Create our answer, with these edges; none: no. */
+/* Create our answer, with the edges that we confirm; none means no. */
 static void
 answer(Detection *state, Probe *probe, uint64_t confirmed)
 {
@@ -198,9 +196,10 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 
 /*
  * confirm_found
- *		A search has found a deadlock: ask all members, unless somebody does.
+ *		A search has found a deadlock: ask all members, unless that was
+ *		done.
  *
- * The deadlock is ours now.
+ * Takes ownership of the deadlock.
  */
 void
 confirm_found(Detection *state, WaitDeadlock *deadlock)
@@ -225,7 +224,8 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 
 		if (wait->kind == NOTE_WAIT_SESSION)
 			continue;
-		if (vertex_waits_dir_of(wait->to, wait->kind == NOTE_WAIT_PERMIT, path) &&
+		if (vertex_waits_dir_of(wait->to, wait->kind == NOTE_WAIT_PERMIT,
+								path) &&
 			(dir[0] == '\0' || strcmp(path, dir) < 0))
 			strcpy(dir, path);
 	}
@@ -247,7 +247,7 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 	state->counts->probes++;
 }
 
-/* Have the locks looked at for a probe that has been read. */
+/* Have the locks scanned for a probe that has been read. */
 static void
 scan(Detection *state, Probe *probe)
 {
@@ -262,8 +262,8 @@ scan(Detection *state, Probe *probe)
 }
 
 /*
- * A probe is known: are our edges of it there?  If the victim is ours, that is
- * looked at when all others have confirmed theirs, right before the act.
+ * A probe has been read: check our edges of it.  If the victim is ours, that
+ * is done when all others have confirmed theirs, right before the act.
  */
 static void
 take_up(Detection *state, Probe *probe)
@@ -336,7 +336,7 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
-/* A probe is being read; or a znode, to learn whether it is ours. */
+/* A probe is being read; or a znode, to see whether it is ours. */
 static void
 on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 {
@@ -394,8 +394,8 @@ is_yet_to_be_told(const Detection *state, const LocalEdge *edge)
 /*
  * Are all local edges that end with this wait in our notes?
  *
- * If not, who has made a probe with it does not know all that it blocks, and the
- * deadlock may have a smaller one in it, of which the victim is no part.
+ * If not, the creator of a probe with it did not know all that it blocks, and
+ * the deadlock may contain a smaller one without the victim.
  */
 static bool
 is_told(const Detection *state, const NoteWait *wait)
@@ -413,7 +413,7 @@ is_told(const Detection *state, const NoteWait *wait)
 	return true;
 }
 
-/* The locks have been looked at: are our edges of a probe still there? */
+/* The locks have been scanned: do our edges of a probe still exist? */
 static void
 check_own(Detection *state, Probe *probe)
 {
@@ -455,10 +455,7 @@ confirm_scanned(Detection *state, uint32_t scanned)
 			check_own(state, &state->probes[i]);
 }
 
-/*
- * Put out that the deadlock of a probe has been ended, by the act with this
- * zxid.
- */
+/* Report that the deadlock of a probe was ended, by the act with this zxid. */
 static void
 tell(Detection *state, const Probe *probe, int64_t zxid)
 {
@@ -484,7 +481,7 @@ tell(Detection *state, const Probe *probe, int64_t zxid)
 	state->out->nverdicts++;
 }
 
-/* A contender of ours that is a member, if it is one; or NULL. */
+/* A contender of ours if it is a member, or NULL. */
 static const Holder *
 own_note(const Detection *state, const Probe *probe, int member)
 {
@@ -494,7 +491,7 @@ own_note(const Detection *state, const Probe *probe, int member)
 		detection_find_holder(state, path) : NULL;
 }
 
-/* Fill in what is to be checked before the victim dies. */
+/* Fill in what the act checks. */
 static void
 fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 {
@@ -541,7 +538,7 @@ is_ended(const NoteWait *wait, const NoteWait *victim)
 		wait->kind != NOTE_WAIT_SESSION;
 }
 
-/* The waits of a note without the one that is to end; returns how many. */
+/* The waits of a note without the one that is to end; returns their number. */
 static int
 without(const Holder *holder, const NoteWait *victim,
 		NoteWait waits[NOTE_MAX_WAITS])
@@ -554,7 +551,7 @@ without(const Holder *holder, const NoteWait *victim,
 	return n;
 }
 
-/* Is the wait in any note that is just being written? */
+/* Is the wait in a note that is being written? */
 static bool
 is_being_written(const Detection *state, const NoteWait *victim)
 {
@@ -568,8 +565,8 @@ is_being_written(const Detection *state, const NoteWait *victim)
 }
 
 /*
- * Take the victim's wait out of all notes that it is in: so no other deadlock
- * that it is a part of is ended by another victim.
+ * Remove the victim's wait from all notes that have it, so that no other
+ * deadlock that it is part of is ended by another victim.
  */
 static void
 fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
@@ -605,8 +602,8 @@ fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 }
 
 /*
- * Can the deadlock be ended?  Not while a note of the victim's is being
- * written, or that of a member of ours: nobody knows its version.
+ * Can the deadlock be ended?  Not while a note of the victim's, or of a member
+ * of ours, is being written: its version is unknown.
  */
 static bool
 can_act(Detection *state, const Probe *probe)
@@ -627,7 +624,7 @@ can_act(Detection *state, const Probe *probe)
 
 /*
  * Has a note of ours got another wait since it was read for a probe?  Then the
- * deadlock may have a smaller one in it, of which the victim is no part.
+ * deadlock may contain a smaller one without the victim.
  */
 static bool
 has_grown(const Detection *state, const Probe *probe)
@@ -642,10 +639,7 @@ has_grown(const Detection *state, const Probe *probe)
 	return false;
 }
 
-/*
- * All is confirmed, the victim is ours, and the act is possible: end the
- * deadlock.
- */
+/* All is confirmed, and the victim is ours: send the act. */
 static void
 send_act(Detection *state, Probe *probe)
 {
@@ -668,12 +662,12 @@ send_act(Detection *state, Probe *probe)
 }
 
 /*
- * The act with this serial has been answered: the notes are as it wrote
- * them, if it was carried out for sure.  If it was not, they are as they were,
- * but to be written again, since the worker's copies are without the victim's
- * wait; and so if nobody knows.
+ * The act with this serial has been answered.  If it was certainly carried
+ * out, the notes are as it wrote them.  If it was not, they are as before; if
+ * that is unknown, either.  In both cases they must be written again, since
+ * the worker's copies lack the victim's wait.
  *
- * "probe" is NULL if it is not known any more.
+ * "probe" is NULL if it is no longer known.
  */
 static void
 act_answered(Detection *state, const Probe *probe, uint32_t serial,
@@ -698,8 +692,8 @@ act_answered(Detection *state, const Probe *probe, uint32_t serial,
 }
 
 /*
- * The act has been carried out: tell so, take the victim's edges for ended, and
- * end the probe.
+ * The act has been carried out: report it, treat the victim's edges as ended,
+ * and end the probe.
  *
  * "zxid" is that of the act, or 0 if its answer was lost.
  */
@@ -737,7 +731,7 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		WaitsDir   *dir = waits_dir_find(state, probe->dir);
 
-		/* the next list is to have been sent after this */
+		/* the next list must have been sent after this */
 		probe->state = PROBE_CHECKING;
 		probe->checked = state->serial + 1;
 		if (dir != NULL)
@@ -755,11 +749,12 @@ on_acted(Detection *state, const Pending *pending, const DetectorInput *in)
 }
 
 /*
- * A child of a directory is new to us: a probe to be read, or perhaps one of
- * ours.
+ * A directory has a child that is new to us: a probe to be read, or perhaps
+ * one of ours.
  */
 static void
-on_new_child(Detection *state, WaitsDir *dir, const char *child, uint32_t serial)
+on_new_child(Detection *state, WaitsDir *dir, const char *child,
+			 uint32_t serial)
 {
 	ProbeName	name;
 	char		path[NOTE_VERTEX_SIZE];
@@ -783,7 +778,9 @@ on_new_child(Detection *state, WaitsDir *dir, const char *child, uint32_t serial
 							  name.number);
 }
 
-/* What a child of a directory tells; "verdicts" and "seen" go by probes. */
+/*
+ * Take the news of a child of a directory; "verdicts" and "seen" are by probe.
+ */
 static void
 on_child(Detection *state, const WaitsDir *dir, const char *child,
 		 bool *verdicts, bool *seen)
@@ -819,7 +816,7 @@ delete_verdict(Detection *state, Probe *probe)
 	probe->verdict = false;
 }
 
-/* What a list says of one probe; true if nothing is left of it. */
+/* Handle a list for one probe; true if nothing is left of it. */
 static bool
 on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 				uint32_t serial)
@@ -842,7 +839,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 	}
 	if (verdict && !probe->verdict && probe->state != PROBE_OVER)
 	{
-		/* a verdict about ours that we have not made is forged */
+		/* a verdict about our victim that we have not made is forged */
 		if (probe->state == PROBE_WAITING && !probe->denied &&
 			!is_mine(probe, 0) && !waits_is_requeued(&probe->deadlock))
 			tell(state, probe, 0);
@@ -911,7 +908,7 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 
 /*
  * confirm_done
- *		An operation of ours has been answered; others are ignored.
+ *		Handle the answer to an operation; those of others are ignored.
  */
 void
 confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
@@ -947,8 +944,7 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 
 /*
  * confirm_forget
- *		The session has ended, and with it all that we have put into
- *		directories.
+ *		The session has ended, and with it all our znodes.
  */
 void
 confirm_forget(Detection *state)
@@ -977,8 +973,8 @@ has_elder(const Detection *state, const Probe *probe)
 }
 
 /*
- * The victim of a probe is ours, and all others have confirmed their edges: act,
- * if ours have just been looked at.
+ * The victim of a probe is ours, and all others have confirmed their edges:
+ * act, if ours have just been checked.
  */
 static void
 finish(Detection *state, Probe *probe)
@@ -1028,8 +1024,8 @@ advance_probe(Detection *state, Probe *probe)
 
 /*
  * confirm_advance
- *		Do what can be done now: with a connection, send; without, forget what
- *		is too old.
+ *		Do what can be done now: with a connection, send; without, forget
+ *		what is too old.
  */
 void
 confirm_advance(Detection *state)

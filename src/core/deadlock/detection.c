@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * detection.c
- *		What a detector knows.
+ *		The state of a detector.
  *
- * Here is what the files of the detector share: operations that go out, who
- * waits for their answers, and memory for both.
+ * The files of the detector share it: operations to be sent, the tasks that
+ * wait for their answers, and memory for both.
  *
- * Cost.  One scan may tell of thousands of edges, and each of their notes is
- * written and answered by itself.  So edges and holders are found by hash, each
- * holder knows its edges, and an event makes work only for the holders that it
- * changes: detection_note_changed().
+ * Cost.  One scan may report thousands of edges, and each of their notes is
+ * written and answered individually.  So edges and holders are found by hash,
+ * each holder knows its edges, and an event only makes work for the holders
+ * that it changes: detection_note_changed().
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -28,7 +28,7 @@
 
 /*
  * detection_alloc
- *		Memory, all 0, that is the output's until the next step.
+ *		Zeroed memory, valid until the next step.
  */
 void *
 detection_alloc(Detection *state, size_t size)
@@ -39,7 +39,7 @@ detection_alloc(Detection *state, size_t size)
 
 /*
  * detection_strdup
- *		A copy of a text, as detection_alloc() makes it.
+ *		Copy a string as by detection_alloc().
  */
 char *
 detection_strdup(Detection *state, const char *text)
@@ -61,7 +61,7 @@ detection_free_blocks(Detection *state)
 
 /*
  * detection_send
- *		Put out an operation, to be filled in further.
+ *		Add an operation to the output, to be filled in further.
  *
  * "number" is that of the probe that it is about, or 0.
  */
@@ -93,9 +93,9 @@ detection_send(Detection *state, RequestKind kind, DetectionTask task,
 
 /*
  * detection_take
- *		Who waits for this answer?  False if nobody.
+ *		Find the task that waits for this answer; false if there is none.
  *
- * The path is the caller's then, to be freed.
+ * The caller must free the path.
  */
 bool
 detection_take(Detection *state, uint32_t serial, Pending *pending)
@@ -114,7 +114,7 @@ detection_take(Detection *state, uint32_t serial, Pending *pending)
 
 /*
  * detection_wake
- *		There will be something to do at this time.
+ *		Something must be done at this time.
  */
 void
 detection_wake(Detection *state, int64_t at)
@@ -140,7 +140,7 @@ hash_path(const char *path)
 	return hash_bytes(UINT64_C(0xCBF29CE484222325), path, strlen(path));
 }
 
-/* Of an edge from a path with this hash; the same for all that are the same. */
+/* The hash of an edge, from a path with this hash. */
 static uint64_t
 hash_edge(uint64_t hash, const NoteWait *wait)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * detection.h
- *		What a detector is told, and what it tells.
+ *		The inputs and outputs of a detector.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -16,21 +16,22 @@
 #include "core/deadlock/waits.h"
 #include "core/request.h"
 
-/* What goes in and comes out: see detector_step(). */
+/* See detector_step(). */
 
 typedef enum DetectorEvent
 {
-	DETECTOR_EDGES,				/* the local edges that there are now */
+	DETECTOR_EDGES,				/* the local edges */
 	DETECTOR_DONE,				/* the answer to an operation */
-	DETECTOR_DIR_CHANGED,		/* the watch of a LIST was used up */
-	DETECTOR_TICK,				/* wake_at has come, or any time before */
-	DETECTOR_ADOPT,				/* new worker: an owner's note may have waits */
-	DETECTOR_SWEEP,				/* new worker: an earlier one may have left
-								 * znodes in a directory */
+	DETECTOR_DIR_CHANGED,		/* the watch of a LIST has fired */
+	DETECTOR_TICK,				/* the time of wake_at, or any earlier one */
+	DETECTOR_ADOPT,				/* new worker: waits may be in an owner's
+								 * note */
+	DETECTOR_SWEEP,				/* new worker: a directory may have znodes of
+								 * an earlier one */
 	DETECTOR_SUSPENDED,			/* the connection is lost */
 	DETECTOR_RESUMED,			/* connected, for the first time or again */
-	DETECTOR_EXPIRED			/* the session has ended; RESUMED follows when
-								 * there is another */
+	DETECTOR_EXPIRED			/* the session has ended; RESUMED follows in
+								 * the next one */
 } DetectorEvent;
 
 typedef struct DetectorInput
@@ -40,15 +41,15 @@ typedef struct DetectorInput
 
 	/*
 	 * EDGES: all local edges whose wait has lasted deadlock_timeout and whose
-	 * "from" has somebody of another instance behind it.  No edge of a wait
-	 * that has been made a victim.  "scan" is that of the output which asked
-	 * for it, if the locks were looked at after that, or 0.
+	 * "from" has another instance's contender behind it, without those of a
+	 * wait that was made a victim.  "scan" is that of the output that
+	 * requested it, if the locks were scanned after that, or 0.
 	 */
 	const WaitEdge *edges;
 	int			nedges;
 	uint32_t	scan;
-	const char *const *dirs;	/* EDGES: to be watched for sessions that are
-								 * named, though there are no edges */
+	const char *const *dirs;	/* EDGES: to be watched for names of sessions,
+								 * even without edges */
 	int			ndirs;
 
 	RequestAnswer answer;		/* DONE; DIR_CHANGED has "serial" only */
@@ -75,23 +76,23 @@ typedef struct DetectorNote
  * What it points to is valid until the next step.  The kinds of requests:
  *
  * CHILDREN, LIST, MKDIR, DELETE
- *		as they are.
+ *		As usual.
  * CREATE
  *		"path" is the prefix of the znode.
  * GET
  *		Answered without data if the znode is not ephemeral, or if they are
  *		longer than any note or probe.
  * SET
- *		Write the note of our contender "path" with these waits.  If that is no
- *		contender of ours any more, or not owned: NO_NODE, without asking
- *		ZooKeeper.  Or "path" is a session's znode: set its note, or, if it is
- *		not there, make it, ephemeral.
+ *		Write the note of our contender "path" with these waits.  If that is
+ *		no contender of ours any more, or not owned: NO_NODE, without asking
+ *		ZooKeeper.  Or "path" is a session's znode: set its note or, if it
+ *		does not exist, create it, ephemeral.
  *
- * If there is a "verdict" it is an act, one multi, which goes alone: the checks;
- * the SET, if "path" has this version, or, if it is our contender's, the one
+ * With a "verdict" it is an act, one multi, which is sent alone: the checks;
+ * the SET, if "path" has this version or, if it is our contender's, the one
  * that the worker knows; the notes of "others"; the create of the verdict,
  * ephemeral, without data.  Its answer has the "mzxid" of the multi, or is
- * NO_NODE if anything of it does not hold, so that nothing was done.
+ * NO_NODE if a check failed, so that nothing was done.
  */
 typedef struct DetectorOp
 {
@@ -105,29 +106,30 @@ typedef struct DetectorOp
 	int			nothers;
 } DetectorOp;
 
-/* A deadlock that was ended, of which we are a part. */
+/* A deadlock that was ended, with a member of this instance. */
 typedef struct DetectorVerdict
 {
 	const WaitDeadlock *deadlock;	/* members[0] is the victim */
-	uint64_t	mine;			/* its members of this instance, bit by bit */
-	bool		ours;			/* the victim is ours: its wait, named by
+	uint64_t	mine;			/* bits of its members of this instance */
+	bool		ours;			/* the victim is ours: its wait,
 								 * members[0].edge.wait, is to fail ... */
-	bool		requeues;		/* ... or to go behind those of its instance */
-	int64_t		zxid;			/* of the act, if it is ours; 0: its answer
-								 * was lost */
+	bool		requeues;		/* ... or to requeue behind those of its
+								 * instance */
+	int64_t		zxid;			/* of the act, if it is ours; 0: its answer was
+								 * lost */
 } DetectorVerdict;
 
 typedef struct DetectorOutput
 {
 	DetectorOp *ops;			/* to be sent in this order */
 	int			nops;
-	uint32_t	scan;			/* look at the locks and hand in EDGES with
-								 * this, soon; 0: no need */
-	bool		named;			/* other sessions are named than before, see
-								 * detector_named(): look at the locks */
+	uint32_t	scan;			/* scan the locks soon, and pass EDGES with
+								 * this; 0: no need */
+	bool		named;			/* other sessions are named than before
+								 * (detector_named()): scan the locks */
 	DetectorVerdict *verdicts;
 	int			nverdicts;
-	int64_t		wake_at;		/* give a TICK then; INT64_MAX: no need */
+	int64_t		wake_at;		/* when to pass a TICK; INT64_MAX: no need */
 } DetectorOutput;
 
 /* How often the detector did what, since detector_init(). */
@@ -137,8 +139,9 @@ typedef struct DetectionCounts
 	int64_t		looks;			/* each from one edge or more */
 	int64_t		reads;			/* directories and notes, in looks */
 	int64_t		probes;			/* deadlocks that others were asked about */
-	int64_t		denied;			/* of these, some edge was not confirmed */
-	int64_t		confirmed;		/* probes of anybody's answered by us: yes */
+	int64_t		denied;			/* of these, with an edge that was denied */
+	int64_t		confirmed;		/* probes of any instance that we answered:
+								 * yes */
 	int64_t		refuted;		/* the same: no */
 	int64_t		victims;		/* ours, that failed */
 	int64_t		requeues;		/* the same, that did not */

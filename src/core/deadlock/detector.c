@@ -3,91 +3,87 @@
  * detector.c
  *		Deadlocks between instances: the part of one instance.
  *
- * One Detector is one instance's.  Events go in (the local edges that there
- * are, answers of ZooKeeper, the time); operations, a request to look at the
- * locks, and deadlocks that have been ended come out.  Nothing here knows
- * PostgreSQL or libzookeeper, so the unit tests drive it with a scripted
- * server.
+ * One Detector is one instance's.  Its inputs are the local edges, answers of
+ * ZooKeeper, and the time; its outputs are operations, requests to scan the
+ * locks, and deadlocks that have been ended.
  *
- * A local edge H -> W says that our contender H is held, and who holds it waits
- * for our contender W, himself or by way of other backends.  It has identities
- * that are not used again: the hold, the wait, and the chain of waits between
- * the two.  See waits.c for what the edges are a part of.
+ * A local edge H -> W says that our contender H is held, and that its holder
+ * waits for our contender W, directly or through other backends.  It has
+ * identities that are never reused: the hold, the wait, and the chain of waits
+ * in between.  waits.c says what the edges are part of.
  *
- *	1	Publish.  The edges are written into H's note, and taken back when they
- *		are no longer there.  Past NOTE_MAX_WAITS they take turns.  Those from
- *		a session are written into a znode of its own (vertex.c), which is made
- *		when the directory is known to be there, and deleted when there are
- *		none.
+ *	1	Publish.  The edges are written into H's note, and removed when they no
+ *		longer exist.  Beyond NOTE_MAX_WAITS they take turns.  Those from a
+ *		session are written into a znode of its own (vertex.c), created when
+ *		the directory is known to exist, and deleted when there are none.
  *	2	Search.  When the write has been answered we search once from the edge,
- *	and
- *		again each deadlock_timeout while it lasts; after a lost connection at
- *		once.  What is read is the queues and the notes of owners, our own, too.
- *	3	Probe.  A deadlock that was read may never have been.  So whoever finds
- *		one creates a probe in <root>/%waits that lists its edges, unless one
- *		with the same is there.  The oldest counts; others are deleted.
- *	4	Answer.  Who publishes watches the children of %waits.  Whoever finds
- *		an edge of his own in a probe has the locks looked at afresh, and
+ *		then again each deadlock_timeout while it lasts, and at once after a
+ *		lost connection.  The queues and the notes of owners are read,
+ *		including our own.
+ *	3	Probe.  A deadlock that was read may never have existed.  So its finder
+ *		creates a probe in <root>/%waits that lists its edges, unless there is
+ *		one with the same edges.  The oldest counts; others are deleted.
+ *	4	Answer.  An instance that publishes watches the children of %waits.  If
+ *		it finds an edge of its own in a probe, it scans the locks again, and
  *		creates an answer: the edge is still the same, or not.
  *	5	Act.  When all others have confirmed their edges, the victim's
- *	instance,
- *		and nobody else, has the locks looked at, too, and at once sends one
- *		multi (confirm.c): if anything has moved, it does nothing.
- *	6	All who took part read the verdict.  Everybody deletes what is his own
- *		when the verdict is there, an edge was denied, or nothing has been
- *		heard for some time.
+ *		instance, and no other, scans its locks, too, and at once sends one
+ *		multi (confirm.c): if anything has changed, it does nothing.
+ *	6	All participants read the verdict.  Each deletes its own znodes when
+ *		the verdict is there, an edge was denied, or nothing has happened for
+ *		some time.
  *
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *
  * The deadlock that an act ends existed at one moment: when the first answer
- * was given (or the victim's instance looked at its own locks, if there is no
- * other).
+ * was given (or, without another instance, when the victim's scanned its
+ * locks).
  *
- *	- Each edge was there before the probe was: it was in the note.  It was
- *	  there again when its instance answered, or looked ahead of its act.
- *	- If it has the same hold, wait and chain both times, it was there in
- *	  between.  A process that is blocked acquires nothing and releases
- *	  nothing, and each process of the chain was in the same wait at both
- *	  times: wait and chain say so.  The hold did not change hands: its
- *	  identity says so.
- *	- So at the first answer all edges were there: each from before the probe
- *	  to its own answer, which was not earlier.
+ *	- Each edge existed before the probe did: it was in the note.  It existed
+ *	  again when its instance answered, or scanned before its act.
+ *	- If it has the same hold, wait and chain both times, it existed in
+ *	  between.  A blocked process acquires and releases nothing, and each
+ *	  process of the chain was in the same wait both times, as wait and chain
+ *	  say.  The hold did not change hands, as its identity says.
+ *	- So at the first answer all edges existed: each from before the probe to
+ *	  its own answer, which was not earlier.
  *	- W waited behind H then.  That H is ahead was read before the probe, and
- *	  the order of a queue does not change.  The act finds H, W, and whoever
- *	  stands between two readers, so they were there all the time: a name is
+ *	  the order of a queue does not change.  The act finds H, W, and each
+ *	  contender between two readers, so they existed all the time: a name is
  *	  used once.  Permits are counted from the front, so those that the act
  *	  finds were in the way all the time.
- *	- A deadlock does not end by itself.  If somebody gave up after his answer,
- *	  the victim dies too late, but not for a deadlock that never was.  Of the
- *	  victim's own instance nobody has given up when the act is sent.
+ *	- A deadlock does not end by itself.  If a process gave up after its
+ *	  instance's answer, the victim dies too late, but not for a deadlock that
+ *	  never existed.  In the victim's own instance no process has given up when
+ *	  the act is sent.
  *
- * A deadlock that lasts is seen.  Of its edges' writes one is the last.  Its
- * writer's server has applied all writes before it when it answers, and a
- * session never goes back to a server that has applied less than it has heard.
- * So a search that begins behind the answer sees all the notes; it sees the
- * queues as well, since an edge is published when its wait is long in the
- * queue.  By waits.c one of those who search reports it or another, smaller
- * one.  (A search ahead of one's own write is not enough: two who search the
- * same time, and then write, see nothing.)
+ * A deadlock that lasts is found.  One of its edges' writes is the last.  The
+ * server that answers it has applied all writes before it, and a session never
+ * moves to a server that has applied less than the session has seen.  So a
+ * search that begins after the answer reads all the notes; it reads the queues
+ * as well, since an edge is published when its wait has long been in the
+ * queue.  By waits.c one of the searching instances reports it or another,
+ * smaller one.  (A search before an instance's own write is not enough: two
+ * that search at the same time, and write afterwards, find nothing.)
  *
- * One act for one deadlock.  Each act writes the notes of all edges of the
- * victim's wait, and checks the version of each note of others that it has an
- * edge of.  An act that has an edge of our own note is not sent before a write of
- * that has been answered, and then its edges are looked at again.  So of two acts
- * whose deadlocks have the victim of one of them in common only the first
+ * One act ends a deadlock.  Each act writes the notes of all edges of the
+ * victim's wait, and checks the version of each note of others with an edge of
+ * it.  An act with an edge of our own note is not sent before a write of that
+ * note has been answered, and then its edges are checked again.  So of two
+ * acts whose deadlocks share the victim of one of them only the first
  * succeeds.  Two probes with the same edges have the same victim.
  *
- * If the answer to the act is lost, the verdict tells behind a barrier whether
- * it was carried out.  If the worker is lost with it nobody has been told, no
- * wait fails, and the next worker publishes the edge again.
+ * If the answer to the act is lost, the verdict, read behind a barrier, shows
+ * whether it was carried out.  If the worker is lost with it, no backend has
+ * been told and no wait fails; the next worker publishes the edge again.
  *
  * A new worker in an old session is given the contenders whose notes may have
  * waits (ADOPT), and writes them again.  In the directories in which an
  * earlier one may have left znodes (SWEEP), and in those that it comes to, it
- * looks for znodes of its session that it does not know, and deletes them.
+ * searches for unknown znodes of its session, and deletes them.
  *
- * When the session has ended all that it has created is gone; but contenders of
- * another session of ours may be there, so notes are written again.
+ * When the session has ended, all that it has created is gone; but contenders
+ * of another session of ours may exist, so notes are written again.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -106,19 +102,19 @@
 #include "core/mutation.h"
 
 /*
- * So many notes are being written at a time: what else goes to ZooKeeper is not
+ * The most notes being written at a time, so that other requests are not
  * behind all of them.
  */
 #define MAX_WRITING		32
 
-/* From how many edges one search begins. */
+/* The most edges that one search begins from. */
 #define MAX_STARTS	16
 
 /*
  * Publishing
  */
 
-/* There will be a note to be written at this time. */
+/* The holder's note must be written at this time. */
 static void
 write_later(Detection *state, Holder *holder, int64_t at)
 {
@@ -127,7 +123,7 @@ write_later(Detection *state, Holder *holder, int64_t at)
 		state->write_at = at;
 }
 
-/* The edges of a note: all that there are, or those whose turn it is. */
+/* Choose the edges for a note: all, or those whose turn it is. */
 static int
 choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 {
@@ -147,7 +143,7 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 		holder->first = 0;
 	else if (holder->turn_at <= state->now)
 	{
-		/* half of them stay, so that alternatives are together at times */
+		/* half of them stay, so that alternatives are sometimes together */
 		holder->first = (holder->first + NOTE_MAX_WAITS / 2) % total;
 		holder->turn_at = state->now + state->timeout;
 	}
@@ -170,7 +166,7 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 	return n;
 }
 
-/* Is either of these, or neither, that of one that is only ahead of others? */
+/* Do both waits, or neither, have the mark of being only ahead of others? */
 static bool
 same_mark(const NoteWait *one, const NoteWait *other)
 {
@@ -194,10 +190,7 @@ are_sent(const Holder *holder, const NoteWait *waits, int n)
 	return true;
 }
 
-/*
- * Has there been no search yet from an edge of this holder, or is it under
- * way?
- */
+/* Is an edge of this holder yet to be searched from, or is that under way? */
 static bool
 is_to_search(const Detection *state, const Holder *holder)
 {
@@ -217,7 +210,7 @@ find_room(Detection *state, const Holder *holder)
 		waits_dir_find(state, path) : NULL;
 }
 
-/* A session's znode can be made in a directory that is there. */
+/* Is the directory of a session's znode there, so that it can be made? */
 static bool
 is_writable(Detection *state, const Holder *holder)
 {
@@ -229,7 +222,7 @@ is_writable(Detection *state, const Holder *holder)
 	return dir != NULL && dir->exists && holder->edges >= 0;
 }
 
-/* Write a note if it is not as it should be. */
+/* Write a note unless it is up to date. */
 static void
 publish(Detection *state, Holder *holder)
 {
@@ -269,7 +262,7 @@ publish(Detection *state, Holder *holder)
 	state->counts->published += n;
 }
 
-/* Is an edge in its note, as that was written and answered? */
+/* Is an edge in its note, as written and answered? */
 static bool
 is_in_note(const Holder *holder, const WaitEdge *edge)
 {
@@ -283,7 +276,7 @@ is_in_note(const Holder *holder, const WaitEdge *edge)
 	return false;
 }
 
-/* There is no directory for a session's znode: have it made. */
+/* A session's znode has no directory: have it made. */
 static void
 lose_waits_dir(Detection *state, const Holder *holder)
 {
@@ -316,8 +309,8 @@ is_done(Detection *state, const Holder *holder)
 }
 
 /*
- * Do what is to be done about a note, and note which edges are in it; forget it
- * if that is all.
+ * Do what is to be done about a note, and mark the edges in it; forget the
+ * holder if nothing is left.
  */
 static void
 attend(Detection *state, Holder *holder)
@@ -339,9 +332,7 @@ attend(Detection *state, Holder *holder)
 	}
 }
 
-/*
- * These are the local edges from now on; what is known of them stays known.
- */
+/* Set the local edges; what is known of edges that stay is kept. */
 static void
 publish_edges(Detection *state, const WaitEdge *list, int n)
 {
@@ -405,7 +396,7 @@ on_note_written(Detection *state, const Pending *pending,
 	}
 }
 
-/* Notes that were to be written later may be now. */
+/* Notes whose write was put off may be due. */
 static void
 note_due(Detection *state)
 {
@@ -423,7 +414,7 @@ note_due(Detection *state)
 		}
 }
 
-/* Write what is to be written, and note which edges are in their notes. */
+/* Write the notes that are due, and mark their edges. */
 static void
 publish_all(Detection *state)
 {
@@ -441,9 +432,9 @@ publish_all(Detection *state)
 }
 
 /*
- * The session has ended: no answer comes any more, and notes are to be
- * written again.  The znodes of sessions have ended with it: the edges from
- * them will have other names.
+ * The session has ended: no more answers come, and notes must be written
+ * again.  The znodes of sessions have ended with it; the edges from them get
+ * new names.
  */
 static void
 publish_expired(Detection *state)
@@ -491,7 +482,7 @@ end_search(Detection *state)
 	state->looking = false;
 }
 
-/* All has been read that there is to be read. */
+/* All has been read that can be read. */
 static void
 begin_search(Detection *state)
 {
@@ -510,7 +501,7 @@ begin_search(Detection *state)
 	end_search(state);
 }
 
-/* Send what the search needs next; if that is nothing, it is over. */
+/* Send the next reads of the search; without any, it is over. */
 static void
 read_on(Detection *state)
 {
@@ -529,7 +520,8 @@ read_on(Detection *state)
 }
 
 static void
-on_search_read(Detection *state, const Pending *pending, const DetectorInput *in)
+on_search_read(Detection *state, const Pending *pending,
+			   const DetectorInput *in)
 {
 	if (!state->looking || state->nreading == 0)
 		return;
@@ -545,7 +537,7 @@ on_search_read(Detection *state, const Pending *pending, const DetectorInput *in
 		read_on(state);
 }
 
-/* A search is to begin with this edge, too. */
+/* Begin the search with this edge, too. */
 static void
 start(Detection *state, LocalEdge *edge)
 {
@@ -557,8 +549,8 @@ start(Detection *state, LocalEdge *edge)
 }
 
 /*
- * Search from the edges whose time has come, unless a search is under way.
- * Where they are too many for one search, the next one begins behind them.
+ * Search from the edges that are due, unless a search is under way.  If they
+ * are too many for one search, the next one begins behind them.
  */
 static void
 search_from_due_edges(Detection *state)
@@ -593,7 +585,7 @@ search_from_due_edges(Detection *state)
 	}
 }
 
-/* The search that was under way has been in vain. */
+/* Give up the search under way. */
 static void
 break_search(Detection *state)
 {
@@ -633,7 +625,7 @@ on_resumed(Detection *state)
 	state->connected = true;
 	waits_dir_resumed(state);
 
-	/* what is on its way may have changed while nothing was heard */
+	/* what was on its way may have changed unnoticed */
 	for (int i = 0; i < state->nedges; i++)
 		state->edges[i].look_at = state->now;
 	state->look_at = state->now;
@@ -648,7 +640,7 @@ forget_pending(Detection *state)
 	state->npending = 0;
 }
 
-/* No answer comes any more; notes of other sessions may be there still. */
+/* No more answers come; notes in other sessions may still exist. */
 static void
 on_expired(Detection *state)
 {
@@ -688,8 +680,8 @@ on_done(Detection *state, const DetectorInput *in)
  * detector_init
  *		Set up a detector, without a connection as yet.
  *
- * "deadlock_timeout" is in us.  "resumed" tells that the session is that of an
- * earlier worker, which may have left znodes behind.
+ * "deadlock_timeout" is in us.  "resumed": the session is that of an earlier
+ * worker, which may have left znodes behind.
  */
 void
 detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
@@ -735,7 +727,7 @@ detector_free(Detector *detector)
 
 /*
  * detector_set_timeout
- *		deadlock_timeout, in us, is another one from now on.
+ *		Change deadlock_timeout, in us.
  */
 void
 detector_set_timeout(Detector *detector, int64_t deadlock_timeout)
@@ -745,11 +737,11 @@ detector_set_timeout(Detector *detector, int64_t deadlock_timeout)
 
 /*
  * detector_step
- *		The transition function: one event in, operations and news out.
+ *		The transition function: one event in, operations and reports out.
  *
  * Operations must be sent in the order given; each is to be answered once, by
  * its serial and in the order sent, unless the session has expired.  "out" is
- * filled anew; what it points to is valid until the next step.
+ * overwritten; what it points to is valid until the next step.
  */
 void
 detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
@@ -802,7 +794,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 
 /*
  * detector_knows
- *		Is there an edge from this contender, as the last EDGES have told?
+ *		Is there an edge from this contender, by the last EDGES?
  */
 bool
 detector_knows(const Detector *detector, const char *path)
@@ -814,7 +806,7 @@ detector_knows(const Detector *detector, const char *path)
 
 /*
  * detector_is_idle
- *		Is there nothing to be looked at, read, written or waited for?
+ *		Is there nothing to be scanned, read, written or waited for?
  */
 bool
 detector_is_idle(const Detector *detector)
@@ -830,11 +822,10 @@ detector_is_idle(const Detector *detector)
 
 /*
  * detector_named
- *		The session that others' edges name, and the directory in which they
- *		do, by number from 0 on; NULL: there are no more.
+ *		The session named by others' edges, and the directory in which it
+ *		is, by number from 0 on; NULL: there are no more.
  *
- * Told of the directories that EDGES has asked for.  Valid until the next
- * step.
+ * Covers the directories that EDGES has requested.  Valid until the next step.
  */
 const char *
 detector_named(const Detector *detector, int number, const char **dir)

@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * graph.c
- *		What has been read of the graph of waits between instances.
+ *		The wait-for graph between instances, as far as it was read.
  *
  * A search begins with edges of this instance (graph_start).  The graph says
- * what it needs next (graph_next_read): the children of a lock directory,
- * which tell who owns the lock, and the notes of the owners, which tell whom
- * they wait for.  When there is nothing more to be read, waits.c looks for
- * deadlocks in it.  For a wait for a session (vertex.c) the session's znodes
- * are read, in the directory of the note that tells of the wait.
+ * what to read next (graph_next_read): the children of a lock directory, which
+ * show who owns the lock, and the notes of the owners, which tell what they
+ * wait for.  When nothing is left to be read, waits.c searches it for
+ * deadlocks.  For a wait for a session (vertex.c) the session's znodes are
+ * read, in the directory of the note with the wait.
  *
- * A directory in which some number has no order is given up, and so are more
- * reads than GRAPH_MAX_READS; another search begins with other notes.  Then
- * edges are missing, and a deadlock may be found later, or not at all, but no
- * false one.
+ * Directories in which a number has no order are left out, and so are reads
+ * beyond GRAPH_MAX_READS; another search begins with other notes.  Then edges
+ * are missing, and a deadlock may be found later, or not at all, but no false
+ * one.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,13 +30,13 @@
 
 #include "core/memory.h"
 
-/* By so many notes a search begins behind the one before; a prime. */
+/* A search begins this many notes behind the previous one; a prime. */
 #define READS_STEP		127
 
 /*
- * What tells for whom a wait, of the note of "from", waits: the path of a
- * directory; and of whose znodes in it, if they are a session's, else "".
- * False if there is none.
+ * Where to read what a wait, of the note of "from", waits for: a directory,
+ * and for a session the vertex whose znodes count there, else "".  False if
+ * there is none.
  */
 static bool
 place_of(const char *from, const NoteWait *wait,
@@ -71,7 +71,7 @@ find_directory(const WaitGraph *graph, const char *path, const char *session)
 	return i < 0 ? NULL : &graph->directories[i];
 }
 
-/* The directory that tells for whom a wait of the note of "from" waits. */
+/* The directory that shows what a wait, of the note of "from", waits for. */
 WaitDirectory *
 graph_directory_of(const WaitGraph *graph, const char *from,
 				   const NoteWait *wait)
@@ -93,7 +93,9 @@ find_owner(const WaitGraph *graph, const char *path)
 	return i < 0 ? NULL : &graph->owners[i];
 }
 
-/* Put the last of an array at the head of its chain; returns the next one. */
+/*
+ * Put the last element of an array at the head of its chain; returns the next.
+ */
 static int
 chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
 {
@@ -104,7 +106,7 @@ chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
 	return next;
 }
 
-/* Have the directory of a wait read. */
+/* Request the directory of a wait. */
 static void
 want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 {
@@ -145,8 +147,8 @@ want_owner(WaitGraph *graph, const WaitDirectory *directory,
 }
 
 /*
- * How many of the first contenders in a directory own the lock, or have one of
- * the permits?  None, if permits are free.  All znodes of a session count.
+ * The number of first contenders in a directory that own the lock, or have one
+ * of the permits; 0 if permits are free.  All znodes of a session count.
  */
 static int
 count_owners(const WaitDirectory *directory)
@@ -168,7 +170,7 @@ want_owners(WaitGraph *graph, const WaitDirectory *directory)
 {
 	int			n = count_owners(directory);
 
-	/* without anybody behind them nobody waits for them */
+	/* without others behind them nobody waits for them */
 	if (directory->permits == 0 && directory->session[0] == '\0' &&
 		n == directory->ncontenders)
 		return;
@@ -187,9 +189,7 @@ compare_contenders(const void *a, const void *b)
 	return strcmp(one->name, other->name);
 }
 
-/*
- * The place of a contender in its directory, from 0 on, or -1: it is not in it.
- */
+/* The index of a contender in its directory, or -1. */
 int
 graph_place_of(const WaitDirectory *directory, const char *name)
 {
@@ -243,7 +243,7 @@ graph_free(WaitGraph *graph)
 
 /*
  * graph_start
- *		Look from this edge, too.
+ *		Search from this edge, too.
  */
 void
 graph_start(WaitGraph *graph, const WaitEdge *edge)
@@ -253,10 +253,10 @@ graph_start(WaitGraph *graph, const WaitEdge *edge)
 
 /*
  * graph_next_read
- *		What is to be read next?  False if nothing more is, for now.
+ *		What to read next; false if there is nothing for now.
  *
- * Several reads may be under way at a time.  When all have been told of, there
- * may be more.
+ * Several reads may be under way at a time.  After the last answer, there may
+ * be more to read.
  */
 bool
 graph_next_read(WaitGraph *graph, WaitRead *read)
@@ -294,7 +294,7 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 }
 
 /*
- * Fill in a contender by the name of a child; false if it is none of this
+ * Fill in a contender by the name of a child; false if it is not one of this
  * directory.
  */
 static bool
@@ -315,7 +315,7 @@ parse_child(const WaitDirectory *directory, const char *child,
 	return true;
 }
 
-/* The children of a directory are known. */
+/* Fill in the children of a directory. */
 static void
 fill_directory(WaitGraph *graph, WaitDirectory *directory,
 			   const char *const *children, int nchildren)
@@ -343,8 +343,8 @@ fill_directory(WaitGraph *graph, WaitDirectory *directory,
 
 /*
  * graph_told_children
- *		A directory has been read.  If it has not, or is missing, it need not be
- *		told of.
+ *		A directory has been read.  If it could not be read, this need not
+ *		be called.
  */
 void
 graph_told_children(WaitGraph *graph, const char *path,
@@ -360,7 +360,7 @@ graph_told_children(WaitGraph *graph, const char *path,
 	}
 }
 
-/* Take a contender out of a directory. */
+/* Remove a contender from a directory. */
 static void
 take_out(WaitGraph *graph, WaitDirectory *directory, const char *name)
 {
@@ -395,11 +395,11 @@ pass_over(WaitGraph *graph, const char *path)
 
 /*
  * graph_told_note
- *		An owner's data has been read.  If it is gone, or may not be read, it
- *		need not be told of.
+ *		An owner's data have been read.  If they could not be read, this
+ *		need not be called.
  *
- * "data" and "len" are as for note_parse(); "ephemeral" as
- * request_is_ephemeral() has it.
+ * "data" and "len" are as for note_parse(); "ephemeral" is the result of
+ * request_is_ephemeral().
  */
 void
 graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
@@ -434,9 +434,8 @@ graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
 }
 
 /*
- * What counts of the notes in the znodes of a session: only what its own
- * instance tells, and nothing if two seem to be that; of its remote sessions,
- * what anybody tells.
+ * Choose which notes in the znodes of a session count: only that of its own
+ * instance, or none if two seem to be that; of its remote sessions, all.
  */
 static void
 choose_notes(WaitDirectory *directory)
@@ -454,7 +453,8 @@ choose_notes(WaitDirectory *directory)
 		VertexNode	first_node;
 
 		if (contender->owner == NULL ||
-			strcmp(contender->owner->cluster_name, session.cluster_name) != 0 ||
+			strcmp(contender->owner->cluster_name,
+				   session.cluster_name) != 0 ||
 			!vertex_parse_node(contender->name, &node))
 			contender->owner = NULL;
 		else if (first == NULL)
@@ -469,10 +469,10 @@ choose_notes(WaitDirectory *directory)
 
 /*
  * graph_link_owners
- *		Tell the first contenders of each directory what note they have, and the
- *		owners in which directory that is, for a search.
+ *		For a search, link the first contenders of each directory with their
+ *		notes, and the owners with their directories.
  *
- * The owners and the directories must not move from then on.
+ * Owners and directories must not move any more.
  */
 void
 graph_link_owners(WaitGraph *graph)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * graph_private.h
- *		What has been read of the graph of waits between instances.
+ *		The wait-for graph between instances, as far as it was read.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -15,16 +15,16 @@
 
 #include "core/deadlock/vertex.h"
 
-/* How much is read for one search. */
+/* The most reads for one search. */
 #define GRAPH_MAX_READS		256
 
-/* A semaphore with more permits is not looked at. */
+/* A semaphore with more permits is left out. */
 #define GRAPH_MAX_PERMITS	64
 
 /* Chains of the hash tables of a graph. */
 #define GRAPH_CHAINS		1024
 
-/* What the graph needs to be told next. */
+/* What the graph needs next. */
 typedef enum WaitReadKind
 {
 	GRAPH_READ_CHILDREN,		/* of the directory "path" */
@@ -61,7 +61,7 @@ typedef struct WaitDirectory
 	int			next;			/* in the hash table, or -1 */
 
 	/* for a search, see waits.c */
-	int			nowners;		/* so many of the first are in the way */
+	int			nowners;		/* so many of the first block others */
 	int			first_need;		/* of those that wait here, or -1 */
 	int			kept;			/* owners with a link into the set */
 	unsigned	measured;
@@ -95,9 +95,9 @@ typedef struct WaitGraph
 	int			nowners;
 	int			owner_chains[GRAPH_CHAINS];
 	int			nreads;
-	unsigned	turn;			/* with what to begin, if not all can be read */
-	long		nsteps;			/* what searches in it have cost: links and
-								 * needs looked at */
+	unsigned	turn;			/* where to begin, if not all can be read */
+	long		nsteps;			/* the cost of its searches: links and needs
+								 * visited */
 } WaitGraph;
 
 extern void graph_init(WaitGraph *graph);

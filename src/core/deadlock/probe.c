@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * probe.c
- *		How instances write to one another about a deadlock.
+ *		What instances write to one another about a deadlock.
  *
  * In <root>/%waits, which is the name of no lock, are
  *
- *	probe-NNNNNNNNNN	what somebody has read to be a deadlock: a line for each
+ *	probe-NNNNNNNNNN	a deadlock that somebody has read: a line for each
  *						member, as below; the number is ZooKeeper's
  *	answer-NNNNNNNNNN-BBBBBBBBBBBBBBBB-nnnnnnnnnn
  *						a participant of probe N has confirmed its edges: bit i
  *						of B, which is hexadecimal, is that of line i; no bit:
- *						an edge of its own is not there any more
+ *						one of its edges does not exist any more
  *	verdict-NNNNNNNNNN	the first member of probe N has been made the victim
  *	session-...			see vertex.c
  *
@@ -19,8 +19,7 @@
  *	version " " blocked_by " " instance " " from " " between " " wait "\n"
  *
  * where instance, from and between are encoded as values of note.c, and may be
- * empty, and wait is as there.  What is not of this form in each of its lines
- * is no probe.
+ * empty, and wait is as there.  Data with a line of another form are no probe.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,7 +37,7 @@
 
 #include "core/memory.h"
 
-/* The number behind a prefix, of ten digits; false if there is none. */
+/* The ten digits behind a prefix; false if there are none. */
 static bool
 parse_digits(const char **text, int32_t *number)
 {
@@ -86,7 +85,7 @@ skip(const char **text, const char *prefix)
 
 /*
  * probe_parse_name
- *		What does the name of a znode in %waits tell?
+ *		Parse the name of a znode in %waits.
  */
 void
 probe_parse_name(const char *name, ProbeName *parsed)
@@ -117,7 +116,7 @@ probe_parse_name(const char *name, ProbeName *parsed)
 
 /*
  * probe_answer_prefix
- *		The name of an answer, up to ZooKeeper's number.
+ *		The name of an answer, without ZooKeeper's number.
  */
 void
 probe_answer_prefix(int32_t number, uint64_t confirmed,
@@ -168,7 +167,7 @@ probe_write(const WaitDeadlock *deadlock)
 	return data;
 }
 
-/* Take what is up to a character off the rest; false if that is missing. */
+/* Take what precedes a character off the rest; false if that is missing. */
 static bool
 take_up_to(const char **rest, const char *end, char delimiter,
 		   const char **part, int *len)
@@ -223,10 +222,10 @@ parse_member(const char *line, int line_len, WaitMember *member)
 
 /*
  * probe_parse
- *		Read the data of a probe; false if it is none.
+ *		Parse the data of a probe; false if they are none.
  *
- * "deadlock" is filled anew, and to be freed by waits_free_deadlock() if the
- * answer is true.
+ * "deadlock" is overwritten; on success the caller must call
+ * waits_free_deadlock().
  */
 bool
 probe_parse(const char *data, int len, WaitDeadlock *deadlock)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * probe.h
- *		How instances write to one another about a deadlock.
+ *		What instances write to one another about a deadlock.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -26,7 +26,7 @@
 #define PROBE_LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
 						 NOTE_WAIT_SIZE + 8)
 
-/* No probe of ours is longer. */
+/* The longest probe of ours. */
 #define PROBE_MAX_SIZE	(WAITS_MAX_MEMBERS * PROBE_LINE_SIZE)
 
 typedef enum ProbeKind
@@ -37,7 +37,7 @@ typedef enum ProbeKind
 	PROBE_NOTHING				/* not a name of ours */
 } ProbeKind;
 
-/* What the name of a znode tells. */
+/* A parsed name of a znode. */
 typedef struct ProbeName
 {
 	ProbeKind	kind;

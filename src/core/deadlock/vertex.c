@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * vertex.c
- *		Sessions as vertices of the graph of waits, and their znodes.
+ *		Sessions as vertices of the wait-for graph, and their znodes.
  *
- * By way of postgres_fdw a session of one instance has sessions of others work
- * for it, its remote sessions; together they are one transaction.  If
+ * Through postgres_fdw a session has sessions of other instances work for it,
+ * its remote sessions; together they are one transaction.  If
  * postgres_fdw.application_name is "zklock:%c:%C", the instance of a remote
- * session knows for whom that works.  There are two vertices for a session S:
+ * session knows for which session that works.  A session S has two vertices:
  *
  *	S		"<session id>:<cluster_name>"; the id is %c, that is when the
  *			session began, in s since 1970, and its pid, in hexadecimal, with a
@@ -15,33 +15,35 @@
  *
  * and these edges:
  *
- *	H -> S	who holds the contender H works for S, or waits in the lock manager
- *			for a session that does; or he is S, or waits for S, which is in a
- *			statement on a foreign server.  Told in the note of H.
- *	S -> W	S waits for the contender W of its instance, itself or by way of
+ *	H -> S	The holder of the contender H works for S, or waits in the lock
+ *			manager for a session that does; or it is S, or waits for S, which
+ *			is in a statement on a foreign server.  In the note of H.
+ *	S -> W	S waits for the contender W of its instance, itself or through
  *			others.  Told by the instance of S.
- *	S -> S* S is in a statement on a foreign server.  Told by the instance of
- *	S.  S* -> W a session that works for S waits for the contender W of its own
- *			instance, itself or by way of others.  Told by that instance.
+ *	S -> S*	S is in a statement on a foreign server.  Told by the instance of
+ *			S.
+ *	S* -> W	A session that works for S waits for the contender W of its own
+ *			instance, itself or through others.  Told by that instance.
  *	S -> T, S* -> T
- *			the same, where the way ends at a session that works for T; and S -> T
- *			if S works for T and is idle.
+ *			The same, where the way ends at a session that works for T; and
+ *			S -> T if S works for T and is idle.
  *
- * A name can be forged by who sets application_name.  So whatever goes through
- * S leaves it by an edge that the instance of S tells and confirms, from what
- * it sees of its own session; what others tell of S does not count.
+ * Whoever sets application_name can forge a name.  So each way through S
+ * leaves it by an edge that the instance of S tells and confirms, from what it
+ * sees of its own session; what others tell of S does not count.
  *
- * An edge from a session is told in a znode of its own, that session's:
+ * An edge from a session is told in that session's own znode,
  *
  *	<root>/%waits/session-<vertex>-<publisher>-<number>
  *
- * where the vertex is encoded as a lock's name; publisher and number are of 16
- * hexadecimal digits.  It is ephemeral, and its data are a note with waits.  No
- * name is used twice, so that a path and a version are one text for ever.
+ * where the vertex is encoded as a lock's name; publisher and number have 16
+ * hexadecimal digits.  The znode is ephemeral, and its data are a note with
+ * waits.  No name is used twice, so that a path and a version always stand for
+ * one text.
  *
- * That instance does not know that its session is named, nor look as long as
- * it does not know.  So who tells an edge to S makes a znode of S as well, in
- * which S waits for itself: that only names it.
+ * The instance of S does not know that S is named, and does not search for it
+ * until it does.  So an instance that tells an edge to S also creates a znode
+ * of S in which S waits for itself: that only names S.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -65,7 +67,7 @@ static const char *const node_prefix = "session-";
 
 #define NODE_DIGITS		16
 
-/* A number in hexadecimal, as %x writes it, up to the delimiter. */
+/* A number in hexadecimal, as written by %x, up to the delimiter. */
 static bool
 take_hex(const char **text, char delimiter, uint64_t max, uint64_t *number)
 {
@@ -77,14 +79,14 @@ take_hex(const char **text, char delimiter, uint64_t max, uint64_t *number)
 		return false;
 	for (const char *digit = *text; digit < end; digit++)
 		if (*digit >= 'A' && *digit <= 'F')
-			return false;		/* there is one text for each */
+			return false;		/* other forms are not written */
 	*text = end + 1;
 	return true;
 }
 
 /*
  * vertex_parse
- *		Read the text of a session's vertex; false if it is none.
+ *		Parse a session's vertex; false if it is not valid.
  */
 bool
 vertex_parse(const char *vertex, VertexSession *session)
@@ -123,10 +125,10 @@ vertex_write(const VertexSession *session, char vertex[VERTEX_SESSION_SIZE])
 
 /*
  * vertex_of_application
- *		For whom does a session with this application_name work?  False if for
- *		nobody who is known.
+ *		The session for which one with this application_name works; false if
+ *		there is none known.
  *
- * A name of the greatest length may have been cut, and tells nothing.
+ * A name of maximal length may have been truncated, and says nothing.
  */
 bool
 vertex_of_application(const char *name, VertexSession *session)
@@ -155,7 +157,7 @@ vertex_node_path(const char *dir, const VertexNode *node,
 				 encoded, node->publisher, node->number) < NOTE_VERTEX_SIZE;
 }
 
-/* The 16 digits at the end of a text that is cut ahead of them and of a -. */
+/* The 16 digits at the end of a text, from which they and a - are cut off. */
 static bool
 cut_number(const char *text, size_t *len, uint64_t *number)
 {
@@ -177,7 +179,7 @@ cut_number(const char *text, size_t *len, uint64_t *number)
 
 /*
  * vertex_parse_node
- *		Read the name of a session's znode; false if it is none.
+ *		Parse the name of a session's znode; false if it is not valid.
  */
 bool
 vertex_parse_node(const char *name, VertexNode *node)
@@ -200,7 +202,7 @@ vertex_parse_node(const char *name, VertexNode *node)
 		vertex_parse(node->vertex, &session);
 }
 
-/* Where the last component of a path begins; NULL: it has one at the most. */
+/* The beginning of a path's last component; NULL: it has at most one. */
 static const char *
 last_component(const char *path)
 {
@@ -209,7 +211,7 @@ last_component(const char *path)
 	return slash == NULL || slash == path ? NULL : slash + 1;
 }
 
-/* Is the directory of a path's last component called that? */
+/* Is the parent directory of a path named so? */
 static bool
 is_in_directory(const char *path, const char *directory)
 {
@@ -265,7 +267,7 @@ vertex_waits_dir_of(const char *path, bool permit, char dir[NOTE_VERTEX_SIZE])
 
 /*
  * vertex_waits_dir_of_owner
- *		The same of a path whose note tells waits: a contender that owns its
+ *		The same for a path whose note has waits: a contender that owns its
  *		lock, a permit, or a session's znode.
  */
 bool
@@ -282,7 +284,7 @@ vertex_waits_dir_of_owner(const char *path, char dir[NOTE_VERTEX_SIZE])
 
 /*
  * vertex_only_names
- *		Does an edge only name the session from whose znode "path" it is?
+ *		Does an edge from a session's znode "path" only name the session?
  */
 bool
 vertex_only_names(const char *path, const NoteWait *wait)

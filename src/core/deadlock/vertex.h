@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * vertex.h
- *		Sessions as vertices of the graph of waits, and their znodes.
+ *		Sessions as vertices of the wait-for graph, and their znodes.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -45,8 +45,9 @@ typedef struct VertexNode
 } VertexNode;
 
 /*
- * A local edge: the contender "from" is held, and who holds it waits for
- * wait.to.  Or "from" is a session's znode, and that session waits for wait.to.
+ * A wait-for edge of this instance: the contender "from" is held, and its
+ * holder waits for wait.to.  Or "from" is a session's znode, and that session
+ * waits for wait.to.
  */
 typedef struct WaitEdge
 {

@@ -1,76 +1,75 @@
 /*-------------------------------------------------------------------------
  *
  * waits.c
- *		The deadlocks between instances in what has been read of their waits.
+ *		Deadlocks in the wait-for graph between instances.
  *
- * An edge H -> W is a fact that an instance tells: H, a contender, is held,
- * and who holds it waits for W, another contender of the instance.  The rest
- * is in the lock directories:
+ * An edge H -> W is reported by an instance: the contender H is held, and its
+ * holder waits for W, another contender of the instance.  The rest is in the
+ * lock directories:
  *
  *	- W waits for each owner that excludes it: for the first contender, if that
- *	  is exclusive, else for the readers in front.  Those in between need not be
- *	  looked at, since they wait for the owners themselves.
+ *	  is exclusive, else for the readers in front.  Those in between need not
+ *	  be read, since they wait for the owners themselves.
  *	- Only a reader behind readers that own the lock waits for one of those in
- *	  between, the first that is exclusive.  That one is named with the
- *	  deadlock ("between"), since the deadlock ends when it leaves.  The same
- *	  goes for a reader without a contender of its own, whose instance has one
- *	  that owns the lock: it may not join because of the writer, and names that
+ *	  between, the first that is exclusive.  The deadlock lists it ("between"),
+ *	  since it ends when that contender leaves.  The same goes for a reader
+ *	  without a contender of its own, whose instance has one that owns the
+ *	  lock: it may not join because of the writer, and its edge names that
  *	  contender.
- *	- Who waits for a permit waits for any of the permits that there are: in
- *	  <name>/leases, the first as many as the semaphore has.  Wherever he is
- *	  in the queue, he gets none while none of these goes.
- *	- Who waits for one of several locks (alternatives) waits for any of them.
- *	- Who waits for a session (vertex.c) waits for whatever that waits for: one
- *	  edge from it is enough, as with readers of which one is blocked.
+ *	- A wait for a permit is for any of the permits: in <name>/leases, the
+ *	  first as many as the semaphore has.  Wherever the waiter is in the queue,
+ *	  it gets none while all of these stay.
+ *	- A wait for one of several locks (alternatives) is for any of them.
+ *	- A wait for a session (vertex.c) is for whatever that waits for: one edge
+ *	  from it is enough, as with readers of which one is blocked.
  *
- * The elements of the graph are the processes that wait, each with all its
- * waits: a zk_lock_all needs all that it does not have yet, a zk_lock_any needs
- * one.  A link leads from an owner to an element: the process holds the owner's
- * contender, or its holder waits for the process.  A note tells it by waits with
- * the same hold, process and chain; two notes tell of the same process if they
- * have a wait in common.  An owner of which one backend of several is blocked
- * for ever is never given up, so it is blocked if one of its links leads to a
- * blocked element.
+ * The elements of the graph are the waiting processes, each with all its
+ * waits: a zk_lock_all needs all locks that it does not have yet, a
+ * zk_lock_any needs one.  A link leads from an owner to an element: the
+ * process holds the owner's contender, or its holder waits for the process.
+ * In a note these are the waits with the same hold, process and chain; two
+ * notes have the same process if they have a wait in common.  If one of
+ * several backends of an owner is blocked forever, the owner is never given
+ * up.  So it is blocked if one of its links leads to a blocked element.
  *
- * A deadlock is a set of elements that keep one another: an owner is kept by a
- * link into the set, who waits for a lock by one of its owners, who waits for a
- * permit by all, and an element by one of its needs, or, if one is enough for
+ * A deadlock is a set of elements that keep each other: an owner is kept by a
+ * link into the set, a wait for a lock by one of its owners, a wait for a
+ * permit by all, and an element by one of its needs or, if one is enough for
  * it, by all of them.
  *
- * What is reported is minimal: without any of its elements nothing of it is a
- * deadlock.  So each member's end is the end of the deadlock, and there are no
- * bystanders, as there would be in a cycle of which a member also waits for a
- * later one.  One such set is found by trying to do without each element in turn:
+ * A reported deadlock is minimal: without any of its elements nothing of it is
+ * a deadlock.  So each member's end is the end of the deadlock, and there are
+ * no bystanders, as there would be in a cycle with a member that also waits
+ * for a later one.  To find such a set, each element in turn is left out:
  *
- *	- First we keep the element from which we look, and see whether what remains
- *	  is minimal.
- *	- If not, the element may only wait for a deadlock of others.  We try again
- *	  without keeping it, and report what remains if it is in that.  This makes
- *	  sure that somebody reports something: the elements are taken in an order
- *	  that is the same for all.  Of all elements in deadlocks take one, e, from
- *	  which the least can be reached.  A member m of the set that e finds reaches
- *	  no more than e, hence the same, and so finds the same set, which has m in
- *	  it.
+ *	- First we keep the element from which we search, and check whether the
+ *	  rest is minimal.
+ *	- If not, the element may only wait for others' deadlock.  We try again
+ *	  without keeping it, and report what remains if it is in that.  This
+ *	  ensures that some instance reports something: the elements are taken in
+ *	  an order common to all.  Of all elements in deadlocks take one, e, from
+ *	  which the least can be reached.  A member m of the set that e finds
+ *	  reaches no more than e, hence the same, and so finds the same set, which
+ *	  contains m.
  *
- * A set of elements goes with three kinds of counts: for each owner its links to
- * elements of the set; for each directory its owners that have such links; for
- * each element its needs for which the set has it wait.  Putting an element into
- * the set or taking it out changes the counts along its links only.  An element
- * that is not kept any more then is taken out as well.  Each is taken out once, so
- * doing without one, and putting all back, costs no more than there are links and
- * needs.
+ * A set of elements has three kinds of counts: for each owner its links to
+ * elements of the set; for each directory its owners with such links; for each
+ * element its needs for which the set keeps it waiting.  Adding or removing an
+ * element changes the counts along its links only.  An element that is no
+ * longer kept is removed as well.  Each is removed once, so leaving one out,
+ * and putting all back, costs no more than there are links and needs.
  *
- * A process that waits may keep others of its instance waiting in tier 1, for
+ * A waiting process may keep others of its instance waiting in tier 1, for
  * what it waits for.  Its links from what those hold are marked ("ahead"), and
- * lead to an element of their own, which has the same needs: it stands for the
- * first of those others, who would wait in the place of the process, were that
- * to end.
+ * lead to an element of their own with the same needs: it represents the first
+ * of those others, which would wait in the place of the process, were that to
+ * end.
  *
  * The victim is the element whose transaction began last; if there are
- * several, that with the last path.  All who find the set agree on that.  One
- * that is ahead is chosen only if all are, and then the process does not fail:
- * it lets the others of its instance go ahead, and a later search finds the
- * deadlock with their waits (waits_is_requeued).
+ * several, the one with the last path.  All instances that find the set agree
+ * on that.  One that is ahead is chosen only if all are.  Then the process
+ * does not fail: it lets the others of its instance go ahead, and a later
+ * search finds the deadlock with their waits (waits_is_requeued).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -89,18 +88,21 @@
 #include "core/memory.h"
 #include "core/mutation.h"
 
-/* One of the first in a directory, or all, for which a process waits. */
+/*
+ * What a process waits for: one of the first contenders in a directory, or all
+ * of them.
+ */
 typedef struct WaitNeed
 {
 	int			element;
 	WaitDirectory *directory;
 	const WaitContender *between;	/* see WaitMember */
-	bool		session;		/* it is a session that it waits for */
+	bool		session;		/* it is a session */
 	int			next;			/* of the same element, or -1 */
 	int			next_there;		/* in the same directory, or -1 */
 } WaitNeed;
 
-/* A wait of a note that counts, and the need that it tells of. */
+/* A valid wait of a note, and the need that it stands for. */
 typedef struct PublishedWait
 {
 	const NoteWait *wait;
@@ -112,8 +114,8 @@ typedef struct PublishedWait
 } PublishedWait;
 
 /*
- * An owner's contender is held by a process that waits, or by one that waits
- * for it; the waits in the owner's note that tell so.
+ * The contender of an owner is held by a process that waits, directly or
+ * through others; these are the waits of the owner's note that say so.
  */
 typedef struct WaitLink
 {
@@ -125,31 +127,31 @@ typedef struct WaitLink
 } WaitLink;
 
 /*
- * A process that waits, with all its waits; or those who wait behind it in tier
- * 1 of what it waits for, and would wait in its place ("ahead").
+ * A waiting process, with all its waits; or the processes behind it in tier 1,
+ * which would wait in its place ("ahead").
  */
 typedef struct WaitElement
 {
-	bool		any;			/* one of its needs is enough for it; else it
-								 * needs all */
+	bool		any;			/* one of its needs is enough; else it needs
+								 * all */
 	int			nneeds;
 	int			first_need;
 	int			first_link;
-	int64_t		began;			/* its transaction; 0: ahead */
+	int64_t		began;			/* when its transaction began; 0: ahead */
 	bool		in_all;			/* it is in a deadlock */
-	bool		in;				/* in the set that is being made smaller */
-	int			kept;			/* needs for which the set has it wait */
+	bool		in;				/* in the set that is being reduced */
+	int			kept;			/* needs for which the set keeps it waiting */
 	int			distance;		/* waits between it and another element */
 } WaitElement;
 
 /*
- * A search: all elements, in an order that is the same for all instances, and
- * a set of them.
+ * A search: all elements, in an order common to all instances, and a set of
+ * them.
  */
 struct WaitSearch
 {
 	WaitGraph  *graph;
-	int			nwaits;			/* there is directory for so many of each */
+	int			nwaits;			/* allocated elements of each array */
 	WaitElement *elements;
 	int			nelements;
 	WaitLink   *links;
@@ -159,9 +161,9 @@ struct WaitSearch
 	WaitNeed   *needs;
 	int			nneeds;
 	int			nin;			/* elements in the set */
-	int		   *taken;			/* those taken out last, in order */
+	int		   *taken;			/* elements taken out last, in order */
 	int			ntaken;
-	unsigned	measured;		/* so many times have distances been taken */
+	unsigned	measured;		/* how often distances were measured */
 };
 
 #define WAIT_FAR_AWAY	INT32_MAX
@@ -170,9 +172,10 @@ struct WaitSearch
  * Making the elements
  */
 
-/* Whom does a wait of an owner wait for?  False if for nobody. */
+/* What an owner's wait is for; false if it is for nothing. */
 static bool
-find_need(const WaitGraph *graph, const WaitOwner *owner, PublishedWait *published)
+find_need(const WaitGraph *graph, const WaitOwner *owner,
+		  PublishedWait *published)
 {
 	const NoteWait *wait = published->wait;
 	WaitDirectory *directory = graph_directory_of(graph, owner->path, wait);
@@ -210,7 +213,7 @@ compare_links(const NoteWait *one, const NoteWait *other)
 	return order != 0 ? order : one->alternatives - other->alternatives;
 }
 
-/* A wait by itself, whoever tells it. */
+/* Compare two waits, whichever notes have them. */
 static int
 compare_ends(const NoteWait *one, const NoteWait *other)
 {
@@ -239,7 +242,7 @@ compare_owners(const void *a, const void *b)
 				  (*(WaitOwner *const *) b)->path);
 }
 
-/* Order what is told, so that what is the same need is together. */
+/* Order the published waits, so that those of one need are together. */
 static int
 compare_published(const void *a, const void *b)
 {
@@ -254,8 +257,8 @@ compare_published(const void *a, const void *b)
 }
 
 /*
- * Is the process of these waits of a note only ahead?  Instances of before mark
- * those waits only that are for the lock in question.
+ * Is the process of these waits only ahead?  Earlier versions mark only the
+ * waits for the lock in question.
  */
 static bool
 is_ahead(const NoteWait *waits, int nwaits)
@@ -269,9 +272,10 @@ is_ahead(const NoteWait *waits, int nwaits)
 	return ahead;
 }
 
-/* Add the link that these waits of a note tell of, if they count. */
+/* Add the link of these waits of a note, if they are valid. */
 static void
-add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits, int nwaits)
+add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits,
+		 int nwaits)
 {
 	WaitLink   *link = &search->links[search->nlinks];
 	bool		ahead = is_ahead(waits, nwaits);
@@ -279,7 +283,8 @@ add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits, int nwaits
 
 	for (int i = 0; i < nwaits; i++)
 	{
-		PublishedWait *published = &search->published[search->npublished + nvalid];
+		PublishedWait *published =
+			&search->published[search->npublished + nvalid];
 
 		memset(published, 0, sizeof(*published));
 		published->wait = &waits[i];
@@ -289,7 +294,8 @@ add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits, int nwaits
 			find_need(search->graph, owner, published))
 			nvalid++;
 	}
-	if (nvalid == 0 || (waits->alternatives > 1 && waits->alternatives != nvalid))
+	if (nvalid == 0 ||
+		(waits->alternatives > 1 && waits->alternatives != nvalid))
 		return;
 	link->owner = owner;
 	link->first_published = search->npublished;
@@ -319,7 +325,7 @@ add_links(WaitSearch *search, WaitOwner *owner)
 	}
 }
 
-/* The first link of a process; until all are known, of those that are. */
+/* The first link of a process, or of those known so far. */
 static int
 first_link_of(int *firsts, int link)
 {
@@ -329,9 +335,8 @@ first_link_of(int *firsts, int link)
 }
 
 /*
- * Find the needs, one for each wait that is told, by however many notes.  Links
- * that tell of the same one are of one element: "firsts" leads from each to the
- * first one.
+ * Find the needs, one for each wait, in however many notes it is.  Links with
+ * the same need are of one element: "firsts" leads from each to the first.
  */
 static void
 find_needs(WaitSearch *search, PublishedWait **sorted, int *firsts)
@@ -340,7 +345,8 @@ find_needs(WaitSearch *search, PublishedWait **sorted, int *firsts)
 		firsts[i] = i;
 	for (int i = 0; i < search->npublished; i++)
 		sorted[i] = &search->published[i];
-	qsort(sorted, search->npublished, sizeof(PublishedWait *), compare_published);
+	qsort(sorted, search->npublished, sizeof(PublishedWait *),
+		  compare_published);
 	for (int i = 0; i < search->npublished; i++)
 	{
 		PublishedWait *published = sorted[i];
@@ -371,7 +377,8 @@ make_elements(WaitSearch *search, int *firsts)
 	for (int i = 0; i < search->nlinks; i++)
 	{
 		WaitLink   *link = &search->links[i];
-		const PublishedWait *published = &search->published[link->first_published];
+		const PublishedWait *published =
+			&search->published[link->first_published];
 		int			first = first_link_of(firsts, i);
 		WaitElement *element;
 
@@ -387,7 +394,8 @@ make_elements(WaitSearch *search, int *firsts)
 		}
 		element = &search->elements[link->element];
 		for (int j = 0; j < link->npublished; j++)
-			if (!published[j].ahead && element->began < published[j].wait->began)
+			if (!published[j].ahead &&
+				element->began < published[j].wait->began)
 				element->began = published[j].wait->began;
 		link->next = element->first_link;
 		element->first_link = i;
@@ -402,7 +410,8 @@ link_needs(WaitSearch *search)
 	{
 		const PublishedWait *published = &search->published[i];
 
-		search->needs[published->need].element = search->links[published->link].element;
+		search->needs[published->need].element =
+			search->links[published->link].element;
 	}
 	for (int i = 0; i < search->graph->ndirectories; i++)
 		search->graph->directories[i].first_need = -1;
@@ -430,18 +439,22 @@ is_kept(const WaitElement *element)
 	return element->any ? element->kept == element->nneeds : element->kept > 0;
 }
 
-/* So many owners of a directory must be blocked to block those who wait there. */
+/*
+ * The number of owners of a directory that must be blocked to block those that
+ * wait there.
+ */
 static int
 enough_owners(const WaitDirectory *directory)
 {
 	return directory->permits > 0 ? directory->nowners : 1;
 }
 
-/* Those who wait in a directory are blocked there from now on, or no more. */
+/* Those that wait in a directory become blocked, or are no longer. */
 static void
 change_waiting(WaitSearch *search, const WaitDirectory *directory, int change)
 {
-	for (int i = directory->first_need; i >= 0; i = search->needs[i].next_there)
+	for (int i = directory->first_need; i >= 0;
+		 i = search->needs[i].next_there)
 	{
 		WaitElement *element = &search->elements[search->needs[i].element];
 
@@ -456,7 +469,7 @@ change_waiting(WaitSearch *search, const WaitDirectory *directory, int change)
 	}
 }
 
-/* An element has come into the set (1), or left it (-1): change the counts. */
+/* An element was added to the set (1), or removed (-1): change the counts. */
 static void
 change_counts(WaitSearch *search, int element, int change)
 {
@@ -486,7 +499,7 @@ put_in(WaitSearch *search, int element)
 	change_counts(search, element, 1);
 }
 
-/* Take an element out of the set, and those that are not kept then. */
+/* Remove an element from the set, and those that are then not kept. */
 static void
 do_without(WaitSearch *search, int element)
 {
@@ -498,7 +511,7 @@ do_without(WaitSearch *search, int element)
 		change_counts(search, search->taken[i], -1);
 }
 
-/* Put back those that do_without() has taken out. */
+/* Put back what do_without() has removed. */
 static void
 undo(WaitSearch *search)
 {
@@ -507,8 +520,8 @@ undo(WaitSearch *search)
 }
 
 /*
- * Make the set, a deadlock, as small as it can be; with element "start" in it,
- * unless that is -1.
+ * Reduce the set, a deadlock, as far as possible; element "start" stays,
+ * unless it is -1.
  */
 static void
 minimize(WaitSearch *search, int start)
@@ -523,7 +536,7 @@ minimize(WaitSearch *search, int start)
 	}
 }
 
-/* Is nothing left of the set without any of its elements? */
+/* Is nothing left of the set without any one of its elements? */
 static bool
 is_minimal(WaitSearch *search)
 {
@@ -542,8 +555,8 @@ is_minimal(WaitSearch *search)
 }
 
 /*
- * How far is the element that a link leads to, as was measured last?
- * WAIT_FAR_AWAY: there is no such link (-1), or no way.
+ * The measured distance of the element that a link leads to.  WAIT_FAR_AWAY:
+ * there is no such link (-1), or no way.
  */
 static int
 distance_of(const WaitSearch *search, int link)
@@ -553,8 +566,8 @@ distance_of(const WaitSearch *search, int link)
 }
 
 /*
- * The link of an owner that leads to the nearest element of the set, or of
- * all in deadlocks; -1: none does.
+ * The owner's link to the nearest element of the set, or of all in deadlocks;
+ * -1: none.
  */
 static int
 nearest_of_owner(WaitSearch *search, const WaitOwner *owner, bool in_all)
@@ -575,7 +588,9 @@ nearest_of_owner(WaitSearch *search, const WaitOwner *owner, bool in_all)
 	return nearest;
 }
 
-/* Those who wait in a directory are so far away, if they were not nearer. */
+/*
+ * Set the distance of those that wait in a directory, unless they are nearer.
+ */
 static void
 reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
 			  bool in_all, int *ntodo)
@@ -583,7 +598,8 @@ reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
 	if (directory == NULL || directory->measured == search->measured)
 		return;
 	directory->measured = search->measured;
-	for (int i = directory->first_need; i >= 0; i = search->needs[i].next_there)
+	for (int i = directory->first_need; i >= 0;
+		 i = search->needs[i].next_there)
 	{
 		WaitElement *from = &search->elements[search->needs[i].element];
 
@@ -597,8 +613,8 @@ reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
 }
 
 /*
- * How far is each element of the set, or of all in deadlocks, from this
- * one, along the waits?
+ * Measure the distance of each element of the set, or of all in deadlocks,
+ * from this one along the waits.
  */
 static void
 measure(WaitSearch *search, int element, bool in_all)
@@ -644,9 +660,9 @@ clear(WaitSearch *search)
 }
 
 /*
- * Begin with a deadlock that is small already: of the elements that keep an
- * owner one is enough, that which is nearest to the start, if there is one.  So
- * it has no more elements than there are owners.
+ * Begin with a small deadlock: of the elements that keep an owner one is
+ * enough, the one nearest to the start, if there is one.  So there are no more
+ * elements than owners.
  */
 static void
 begin_set(WaitSearch *search, int start)
@@ -671,8 +687,8 @@ begin_set(WaitSearch *search, int start)
 }
 
 /*
- * Find the elements that are in any deadlock: take all, and take out what
- * is not kept.
+ * Find the elements that are in any deadlock: take all, and remove those that
+ * are not kept.
  */
 static void
 find_in_all(WaitSearch *search)
@@ -688,7 +704,7 @@ find_in_all(WaitSearch *search)
 }
 
 /*
- * Find a minimal deadlock that element "start" is in: the set.
+ * Find a minimal deadlock with element "start", as the set.
  *
  * False if there is none.
  */
@@ -715,7 +731,8 @@ make_graph(WaitSearch *search)
 {
 	WaitGraph  *graph = search->graph;
 	WaitOwner **owners = memory_alloc(graph->nowners * sizeof(WaitOwner *));
-	PublishedWait **sorted = memory_alloc(search->nwaits * sizeof(PublishedWait *));
+	PublishedWait **sorted =
+		memory_alloc(search->nwaits * sizeof(PublishedWait *));
 
 	for (int i = 0; i < graph->nowners; i++)
 		owners[i] = &graph->owners[i];
@@ -733,9 +750,7 @@ make_graph(WaitSearch *search)
 
 /*
  * waits_begin
- *		Begin to search what has been read.
- *
- * The graph must not change until waits_end().
+ *		Begin to search the graph, which must not change until waits_end().
  */
 WaitSearch *
 waits_begin(WaitGraph *graph)
@@ -791,8 +806,8 @@ find_element(const WaitSearch *search, const WaitEdge *edge)
 }
 
 /*
- * The link by which a need leads to the nearest element of the set; -1: the set
- * does not keep it.
+ * The link by which a need leads to the nearest element of the set; -1: the
+ * set does not keep it.
  */
 static int
 nearest_link(WaitSearch *search, const WaitNeed *need)
@@ -815,8 +830,8 @@ nearest_link(WaitSearch *search, const WaitNeed *need)
 }
 
 /*
- * The need by which an element waits for the nearest one, and which link that
- * is; the victim waits for a lock or a permit by it.
+ * The need by which an element waits for the nearest one, and its link; a
+ * victim's is for a lock or a permit.
  */
 static int
 best_need(WaitSearch *search, int element, int *link)
@@ -840,8 +855,8 @@ best_need(WaitSearch *search, int element, int *link)
 }
 
 /*
- * The element whose transaction began last, of those that wait for a lock or a
- * permit in the deadlock that the set is; -1: there is none.
+ * The element of the deadlock, the set, that waits for a lock or a permit and
+ * whose transaction began last; -1: none.
  */
 static int
 choose_victim(WaitSearch *search)
@@ -852,7 +867,8 @@ choose_victim(WaitSearch *search)
 	{
 		bool		waits = false;
 
-		for (int j = search->elements[i].in ? search->elements[i].first_need : -1;
+		for (int j = search->elements[i].in ? search->elements[i].first_need :
+			 -1;
 			 j >= 0; j = search->needs[j].next)
 			waits |= !search->needs[j].session &&
 				nearest_link(search, &search->needs[j]) >= 0;
@@ -863,7 +879,7 @@ choose_victim(WaitSearch *search)
 	return victim;
 }
 
-/* A deadlock as it is told from one of its elements on. */
+/* A deadlock, listed from one of its elements on. */
 typedef struct Telling
 {
 	WaitSearch *search;
@@ -882,7 +898,7 @@ find_member(const Telling *telling, int link, int need)
 	return -1;
 }
 
-/* Add a member, if it is new: what a link tells of a need. */
+/* Add a member, a link for a need, if it is new. */
 static bool
 add_member(Telling *telling, int number, int need)
 {
@@ -907,7 +923,8 @@ add_member(Telling *telling, int number, int need)
 	member->edge.wait = *published->wait;
 	if (published->ahead)
 		member->edge.wait.began = 0;
-	memcpy(member->cluster_name, link->owner->cluster_name, sizeof(member->cluster_name));
+	memcpy(member->cluster_name, link->owner->cluster_name,
+		   sizeof(member->cluster_name));
 	member->version = link->owner->version;
 	return between == NULL ||
 		snprintf(member->between, NOTE_VERTEX_SIZE, "%s/%s",
@@ -915,8 +932,8 @@ add_member(Telling *telling, int number, int need)
 }
 
 /*
- * Add the way from the victim to itself.  Its first member is that by which the
- * way comes back to the victim.
+ * Add the way from the victim back to itself.  Its first member is the one by
+ * which the way returns to the victim.
  */
 static bool
 add_way(Telling *telling, int victim)
@@ -943,7 +960,9 @@ add_way(Telling *telling, int victim)
 	return true;
 }
 
-/* Add a member of the process that a link leads to, if it has none by it. */
+/*
+ * Add a member for the process that a link leads to, if there is none by it.
+ */
 static bool
 add_blocker(Telling *telling, int link)
 {
@@ -987,8 +1006,8 @@ add_needed(Telling *telling, int member)
 }
 
 /*
- * Tell the deadlock that the set is, with this victim; false if it is too large,
- * or the notes do not tell all of it.
+ * List the deadlock, the set, with this victim; false if it is too large, or
+ * the notes do not have all of it.
  */
 static bool
 tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
@@ -998,10 +1017,11 @@ tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
 	measure(search, victim, false);
 	if (!add_way(&telling, victim))
 		return false;
-	for (int i = 0; ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL) && i < search->nlinks; i++)
+	for (int i = 0; ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL) &&
+		 i < search->nlinks; i++)
 		if (search->elements[search->links[i].element].in)
 			(void) add_blocker(&telling, i);
-	/* more are added behind the one that we are at */
+	/* members are added while this runs */
 	for (int i = 0; i < deadlock->nmembers; i++)
 		if (!add_needed(&telling, i))
 			return false;
@@ -1017,12 +1037,12 @@ tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
 
 /*
  * waits_find
- *		Find a minimal deadlock in what has been read, of which the process of
- *		"edge" is a part, and its victim.
+ *		Find a minimal deadlock that has the process of "edge" as a member,
+ *		and its victim.
  *
  * False if there is none, it is too large, or none of its members waits for a
- * lock or a permit.  "deadlock" is filled anew, and to be freed by
- * waits_free_deadlock() if the answer is true.
+ * lock or a permit.  "deadlock" is overwritten; on success the caller must
+ * call waits_free_deadlock().
  */
 bool
 waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
@@ -1076,7 +1096,7 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 
 /*
  * waits_is_requeued
- *		Is the victim only to requeue in tier 1 in a queue of its own instance?
+ *		Is the victim only to requeue in tier 1 of its own instance?
  */
 bool
 waits_is_requeued(const WaitDeadlock *deadlock)

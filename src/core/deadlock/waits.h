@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * waits.h
- *		The deadlocks between instances in what has been read of their waits.
+ *		Deadlocks in the wait-for graph between instances.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -17,28 +17,27 @@
 
 struct WaitGraph;
 
-/* How large a deadlock may be. */
+/* The most members of a deadlock. */
 #define WAITS_MAX_MEMBERS	64
 
-/* An edge of a deadlock, with what is to be checked when it is ended. */
+/* An edge of a deadlock, with what is checked when it is ended. */
 typedef struct WaitMember
 {
 	WaitEdge	edge;
 	char		cluster_name[WORD_VALUE_SIZE];	/* cluster_name of its
 												 * instance */
 	int32_t		version;		/* of the data of edge.from when it was read */
-	char		between[NOTE_VERTEX_SIZE];	/* an exclusive contender that
-											 * stands between the reader
-											 * wait.to and readers that own
-											 * the lock; or "" */
+	char		between[NOTE_VERTEX_SIZE];	/* an exclusive contender between
+											 * the reader wait.to and readers
+											 * that own the lock; or "" */
 	int			blocked_by;		/* the member whose edge.from wait.to waits
 								 * for; the first, if there are several */
 } WaitMember;
 
 /*
- * A deadlock of which each member's end is the end.  The victim is the first;
- * from it one follows blocked_by, which comes back to it.  Where a semaphore or
- * zk_lock_any is a part of it, there are members beside that way.
+ * A deadlock that ends when any member ends.  The victim is the first member;
+ * blocked_by leads from it back to it.  With a semaphore or zk_lock_any there
+ * are members beside that way.
  */
 typedef struct WaitDeadlock
 {
@@ -46,7 +45,7 @@ typedef struct WaitDeadlock
 	WaitMember *members;		/* malloc'd */
 } WaitDeadlock;
 
-/* A search in what has been read; see waits.c. */
+/* A search in the graph; see waits.c. */
 typedef struct WaitSearch WaitSearch;
 
 extern WaitSearch *waits_begin(struct WaitGraph *graph);

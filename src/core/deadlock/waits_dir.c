@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
- * directory.c
- *		The znodes %waits: made, listed, watched, and cleaned up.
+ * waits_dir.c
+ *		The znodes %waits: created, listed, watched, and cleaned up.
  *
- * Each root that our edges have to do with has a directory, <root>/%waits.  It
- * is made if it is missing, and listed and watched as long as it is needed:
- * while there is an edge, a note that has waits, or a probe; or while sessions
- * of ours may be named there (vertex.c).
+ * Each root of our edges has a directory, <root>/%waits.  It is created if it
+ * is missing, and listed and watched while it is needed: while there is an
+ * edge, a note with waits, or a probe, or while sessions of ours may be named
+ * there (vertex.c).
  *
- * A directory that has not been needed for some time is deleted.  That fails
- * unless it is empty.  Instances that need it hear of that by their watch, and
- * make it anew; so does one whose create of a znode in it fails.
+ * A directory that has not been needed for some time is deleted; that fails
+ * unless it is empty.  Instances that need it learn that from their watch, and
+ * create it again; so does one whose create of a znode in it fails.
  *
  * A probe is in the directory of the first of the roots in which its members
- * wait.  Who has no edge to do with that root does not see it, if there are
- * three roots or more, until it finds the deadlock itself: then it makes a
- * probe in that directory, too, and watches it for as long as that one lives;
- * and answers the older one.
+ * wait.  With three roots or more, an instance without an edge of that root
+ * does not see the probe until it finds the deadlock itself.  Then it creates
+ * a probe in that directory, too, watches the directory as long as that probe
+ * lives, and answers the older one.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -33,7 +33,7 @@
 
 #include "core/memory.h"
 
-/* How many times deadlock_timeout a directory stays that is not needed. */
+/* How many times deadlock_timeout an unneeded directory stays. */
 #define DIR_LINGER			20
 
 /*
@@ -41,7 +41,8 @@
  *		The path of a znode in a directory; "" if that is too long.
  */
 void
-waits_dir_path_in(const char *dir, const char *name, char path[NOTE_VERTEX_SIZE])
+waits_dir_path_in(const char *dir, const char *name,
+				  char path[NOTE_VERTEX_SIZE])
 {
 	if (snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", dir, name) >=
 		NOTE_VERTEX_SIZE)
@@ -50,7 +51,7 @@ waits_dir_path_in(const char *dir, const char *name, char path[NOTE_VERTEX_SIZE]
 
 /*
  * waits_dir_find
- *		What is known of a directory; NULL: nothing.
+ *		Find a known directory, or NULL.
  */
 WaitsDir *
 waits_dir_find(Detection *state, const char *path)
@@ -63,8 +64,7 @@ waits_dir_find(Detection *state, const char *path)
 
 /*
  * waits_dir_sweep
- *		There may be znodes of ours in a directory that we do not know of: look
- *		for them, and delete them.
+ *		Search a directory for unknown znodes of ours, and delete them.
  */
 void
 waits_dir_sweep(Detection *state, const char *path)
@@ -77,12 +77,13 @@ waits_dir_sweep(Detection *state, const char *path)
 
 /*
  * waits_dir_throw_away
- *		Have a znode of ours deleted, now or when there is a connection.
+ *		Delete a znode of ours, now or when there is a connection.
  */
 void
 waits_dir_throw_away(Detection *state, const char *dir, const char *name)
 {
-	state->orphans = memory_grow(state->orphans, state->norphans, sizeof(Orphan));
+	state->orphans =
+		memory_grow(state->orphans, state->norphans, sizeof(Orphan));
 	waits_dir_path_in(dir, name, state->orphans[state->norphans++].path);
 }
 
@@ -91,7 +92,8 @@ waits_dir_throw_away(Detection *state, const char *dir, const char *name)
  *		A mkdir has been answered.
  */
 void
-waits_dir_made(Detection *state, const Pending *pending, const DetectorInput *in)
+waits_dir_made(Detection *state, const Pending *pending,
+			   const DetectorInput *in)
 {
 	WaitsDir   *dir = waits_dir_find(state, pending->path);
 
@@ -108,13 +110,14 @@ waits_dir_made(Detection *state, const Pending *pending, const DetectorInput *in
  *		A delete has been answered.
  */
 void
-waits_dir_deleted(Detection *state, const Pending *pending, const DetectorInput *in)
+waits_dir_deleted(Detection *state, const Pending *pending,
+				  const DetectorInput *in)
 {
 	WaitsDir   *dir = waits_dir_find(state, pending->path);
 
 	if (dir != NULL && in->answer.result != REQUEST_REFUSED)
 	{
-		/* if it is needed again, it is to be listed */
+		/* to be listed if it is needed again */
 		dir->exists = false;
 		dir->watch = 0;
 	}
@@ -133,7 +136,7 @@ waits_dir_deleted(Detection *state, const Pending *pending, const DetectorInput 
 
 /*
  * waits_dir_changed
- *		The watch of the list with this serial was used up.
+ *		The watch of the list with this serial has fired.
  */
 void
 waits_dir_changed(Detection *state, uint32_t serial)
@@ -145,8 +148,7 @@ waits_dir_changed(Detection *state, uint32_t serial)
 
 /*
  * waits_dir_resumed
- *		There is a connection again: nothing is known of what happened
- *		meanwhile.
+ *		There is a connection again: changes may have been missed.
  */
 void
 waits_dir_resumed(Detection *state)
@@ -159,7 +161,7 @@ waits_dir_resumed(Detection *state)
 	}
 }
 
-/* A directory that is needed. */
+/* Mark a directory as needed. */
 static WaitsDir *
 need_room(Detection *state, const char *path)
 {
@@ -177,7 +179,7 @@ need_room(Detection *state, const char *path)
 	return dir;
 }
 
-/* Which directories do our edges and notes have to do with? */
+/* Mark the directories of our edges and notes as used. */
 static void
 recount_waits_dirs(Detection *state)
 {
@@ -202,7 +204,7 @@ recount_waits_dirs(Detection *state)
 
 /*
  * waits_dir_sweep_anew
- *		The same, of a directory that is not known yet: it is listed for that.
+ *		The same for an unknown directory, which is listed for that.
  */
 void
 waits_dir_sweep_anew(Detection *state, const char *path)
@@ -210,7 +212,7 @@ waits_dir_sweep_anew(Detection *state, const char *path)
 	need_room(state, path)->sweep = true;
 }
 
-/* Which directories do our edges and probes need? */
+/* Mark the directories that our edges and probes need. */
 static void
 need_rooms(Detection *state)
 {
@@ -226,7 +228,7 @@ need_rooms(Detection *state)
 
 /*
  * waits_dir_want
- *		These directories are to be watched, whether there are edges or not.
+ *		Watch these directories, whether there are edges or not.
  */
 void
 waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
@@ -247,8 +249,8 @@ waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
 }
 
 /*
- * Is this znode ours, for all that we know?  One that is about to be deleted
- * is, until the delete has been answered.
+ * Is this znode ours, as far as we know?  One that is being deleted is, until
+ * the delete has been answered.
  */
 static bool
 is_ours(Detection *state, const char *path)
@@ -279,8 +281,8 @@ add_named(WaitsDir *dir, const char *vertex)
 
 /*
  * waits_dir_listed
- *		The list of a directory has been answered: if the directory has been
- *		listed, or is not there, which sessions are named?
+ *		Handle the list of a directory: note whether it exists, and which
+ *		sessions are named.
  *
  * What we tell of a session does not name it: it would be named as long as it
  * waits.  If the directory is to be swept, so are znodes of sessions.
@@ -324,8 +326,8 @@ waits_dir_listed(Detection *state, WaitsDir *dir, const DetectorInput *in)
 
 /*
  * waits_dir_forget
- *		The session has ended: forget all directories, and what was to be
- *		deleted in them.
+ *		The session has ended: forget all directories, and all pending
+ *		deletes.
  */
 void
 waits_dir_forget(Detection *state)
@@ -337,9 +339,7 @@ waits_dir_forget(Detection *state)
 	state->recount = true;
 }
 
-/*
- * A directory is not needed, perhaps any more: delete it when that has lasted.
- */
+/* A directory is not needed: delete it when that has lasted. */
 static void
 leave(Detection *state, WaitsDir *dir)
 {
@@ -357,8 +357,8 @@ leave(Detection *state, WaitsDir *dir)
 
 /*
  * waits_dir_watch_needed
- *		List what is needed and not watched, and delete what has not been
- *		needed for long.
+ *		List the needed directories without a watch, and delete those
+ *		unneeded for long.
  */
 void
 waits_dir_watch_needed(Detection *state)
@@ -393,7 +393,7 @@ waits_dir_watch_needed(Detection *state)
 
 /*
  * waits_dir_clean_up
- *		Delete what is to be deleted.
+ *		Delete the znodes that are to be deleted.
  */
 void
 waits_dir_clean_up(Detection *state)

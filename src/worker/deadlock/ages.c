@@ -80,7 +80,8 @@ int64
 ages_first_seen(AgeOf of, int pid, TimestampTz started)
 {
 	bool		found;
-	Sight	   *sight = hash_search(kinds[of].sights, &pid, HASH_ENTER, &found);
+	Sight	   *sight =
+		hash_search(kinds[of].sights, &pid, HASH_ENTER, &found);
 
 	if (!found || sight->started != started)
 		sight->first_us = kinds[of].look_us;

@@ -359,7 +359,8 @@ newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 
 	for (int i = 0; i < blocked->num_locks; i++)
 	{
-		const LockInstanceData *instance = &data->locks[blocked->first_lock + i];
+		const LockInstanceData *instance =
+			&data->locks[blocked->first_lock + i];
 
 		if (instance->waitLockMode == NoLock)
 			continue;

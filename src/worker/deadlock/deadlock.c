@@ -213,7 +213,8 @@ tell_verdict(const DetectorVerdict *verdict)
 		return;
 	ereport(DEBUG1,
 			(errmsg_internal("act 0x%llx: process %d %s",
-							 (unsigned long long) verdict->zxid, wait->wait.pid,
+							 (unsigned long long) verdict->zxid,
+							 wait->wait.pid,
 							 verdict->requeues ? "requeues in tier 1" : "fails")));
 	contender = contender_find_path(wait->to);
 	if (contender == NULL ||
@@ -421,7 +422,8 @@ run_scan(int64 now_ms)
 	cpu_us = zk_cpu_us() - cpu_us;
 	end_ms = zk_now_ms();
 	deadlock.scanned_ms = now_ms;
-	deadlock.pause_ms = end_ms + (end_ms - now_ms) + cpu_us * SCAN_PART / 1000 +
+	deadlock.pause_ms = end_ms + (end_ms - now_ms) +
+		cpu_us * SCAN_PART / 1000 +
 		Min(SCAN_PAUSE_MS, deadlock.timeout_ms / SCAN_PAUSE_PART);
 	deadlock.new_ms = 0;
 	in.edges = scan.edges;

@@ -396,7 +396,8 @@ static bool
 read_data(const SentRequest *sent, const RequestAnswer *in)
 {
 	const char *name = strrchr(sent->path, '/') + 1;
-	bool		is_probe = strncmp(name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0;
+	bool		is_probe =
+		strncmp(name, PROBE_PREFIX, strlen(PROBE_PREFIX)) == 0;
 	int			max = is_probe ? PROBE_MAX_SIZE : NOTE_FULL_SIZE;
 	Request		get = {
 		.kind = REQUEST_GET,

@@ -202,7 +202,7 @@ is_to_search(const Detection *state, const Holder *holder)
 
 /* The directory of a session's znode, or NULL. */
 static WaitsDir *
-find_room(Detection *state, const Holder *holder)
+find_waits_dir(Detection *state, const Holder *holder)
 {
 	char		path[NOTE_VERTEX_SIZE];
 
@@ -218,7 +218,7 @@ is_writable(Detection *state, const Holder *holder)
 
 	if (!holder->session)
 		return true;
-	dir = find_room(state, holder);
+	dir = find_waits_dir(state, holder);
 	return dir != NULL && dir->exists && holder->edges >= 0;
 }
 
@@ -280,7 +280,7 @@ is_in_note(const Holder *holder, const WaitEdge *edge)
 static void
 lose_waits_dir(Detection *state, const Holder *holder)
 {
-	WaitsDir   *dir = find_room(state, holder);
+	WaitsDir   *dir = find_waits_dir(state, holder);
 
 	if (dir != NULL)
 	{

@@ -163,7 +163,7 @@ waits_dir_resumed(Detection *state)
 
 /* Mark a directory as needed. */
 static WaitsDir *
-need_room(Detection *state, const char *path)
+need_waits_dir(Detection *state, const char *path)
 {
 	WaitsDir   *dir = waits_dir_find(state, path);
 
@@ -194,12 +194,12 @@ recount_waits_dirs(Detection *state)
 
 		if (vertex_waits_dir_of(edge->wait.to,
 								edge->wait.kind == NOTE_WAIT_PERMIT, dir))
-			need_room(state, dir)->used = true;
+			need_waits_dir(state, dir)->used = true;
 	}
 	for (const Holder *holder = detection_next_holder(state, NULL);
 		 holder != NULL; holder = detection_next_holder(state, holder))
 		if (vertex_waits_dir_of_owner(holder->path, dir))
-			need_room(state, dir)->used = true;
+			need_waits_dir(state, dir)->used = true;
 }
 
 /*
@@ -209,12 +209,12 @@ recount_waits_dirs(Detection *state)
 void
 waits_dir_sweep_anew(Detection *state, const char *path)
 {
-	need_room(state, path)->sweep = true;
+	need_waits_dir(state, path)->sweep = true;
 }
 
 /* Mark the directories that our edges and probes need. */
 static void
-need_rooms(Detection *state)
+need_waits_dirs(Detection *state)
 {
 	if (state->recount)
 		recount_waits_dirs(state);
@@ -223,7 +223,7 @@ need_rooms(Detection *state)
 			state->dirs[i].sweep || state->dirs[i].wanted;
 	for (int i = 0; i < state->nprobes; i++)
 		if (state->probes[i].state != PROBE_OVER || state->probes[i].verdict)
-			(void) need_room(state, state->probes[i].dir);
+			(void) need_waits_dir(state, state->probes[i].dir);
 }
 
 /*
@@ -234,7 +234,7 @@ void
 waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
 {
 	for (int i = 0; i < ndirs; i++)
-		(void) need_room(state, dirs[i]);
+		(void) need_waits_dir(state, dirs[i]);
 	for (int i = 0; i < state->ndirs; i++)
 	{
 		WaitsDir   *dir = &state->dirs[i];
@@ -363,7 +363,7 @@ leave(Detection *state, WaitsDir *dir)
 void
 waits_dir_watch_needed(Detection *state)
 {
-	need_rooms(state);
+	need_waits_dirs(state);
 	for (int i = 0; i < state->ndirs; i++)
 	{
 		WaitsDir   *dir = &state->dirs[i];

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * ages.c
- *		How long processes have been in what they do, by our own clock.
+ *		How long waits, statements and states have lasted, by our own clock.
  *
  * PostgreSQL notes by the wall clock when a process began to wait for a lock,
- * when its statement began, and when its state changed.  That clock may be set.
- * So these times only tell whether it is still the same wait, statement or
- * state, and its age counts from the first sample that has seen it.
+ * when its statement began, and when its state changed.  That clock may be
+ * set.  So these times only identify a wait, statement or state; its age
+ * counts from the first sample that has seen it.
  *
  * A sample of one of these kinds sees all processes.  What it does not see is
  * over.
@@ -26,26 +26,26 @@
 
 #define NKINDS				(AGE_OF_STATE + 1)
 
-/* What a process does. */
+/* A wait, statement or state of a process. */
 typedef struct Sight
 {
 	int			pid;			/* hash key, must be first */
 	TimestampTz started;		/* by the wall clock */
 	int64		first_us;		/* first seen, of zk_now_us() */
-	uint32		sample;			/* the last one that has seen it */
+	uint32		sample;			/* the last sample that has seen it */
 } Sight;
 
-/* The looks at one kind. */
+/* The samples of one kind. */
 static struct
 {
 	HTAB	   *sights;
-	uint32		sample;			/* the number of the latest one */
+	uint32		sample;			/* number of the latest */
 	int64		look_us;		/* its time, of zk_now_us() */
 }			kinds[NKINDS];
 
 /*
  * ages_sample
- *		A sample begins: forget what the last one has not seen.
+ *		Begin a sample: forget what the last one has not seen.
  */
 void
 ages_sample(AgeOf of)
@@ -73,8 +73,9 @@ ages_sample(AgeOf of)
 
 /*
  * ages_first_seen
- *		The sample under way sees a process in what began at this time by the
- *		wall clock: when was that first seen, as of zk_now_us()?
+ *		Note that the sample sees a process in what began at this time by
+ *		the wall clock, and return when that was first seen, as of
+ *		zk_now_us().
  */
 int64
 ages_first_seen(AgeOf of, int pid, TimestampTz started)

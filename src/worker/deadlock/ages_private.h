@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ages_private.h
- *		How long processes have been in what they do, by our own clock.
+ *		How long waits, statements and states have lasted, by our own clock.
  *
  * Copyright (c) 2026, zklock developers
  *

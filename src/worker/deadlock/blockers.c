@@ -3,37 +3,35 @@
  * blockers.c
  *		Who waits for whom in the lock manager.
  *
- * A graph of the processes of this server that wait for heavyweight locks, for
- * one scan.  As pg_blocking_pids() tells it, a process is blocked by those
- * that hold the lock in a conflicting mode, and by those ahead of it in the
- * queue that want it in one; the processes of a lock group count as one, by the
- * pid of its leader.  Prepared transactions have no process, and lead nowhere.
+ * This is a graph, for one scan, of the server's processes that wait for
+ * heavyweight locks.  As in pg_blocking_pids(), a process is blocked by those
+ * that hold the lock in a conflicting mode, and by those before it in the
+ * queue that want it in one.  The processes of a lock group count as one, by
+ * its leader's PID.  Prepared transactions have no process, and lead nowhere.
  *
- * A wait that is younger than deadlock_timeout does not count.  (One of which
- * the lock manager has not noted the beginning is.)  Its age is what looks
- * have seen of it (ages.c).  These come BLOCKERS_SAMPLES times in
- * deadlock_timeout while a contender of ours is queued, and a wait counts when
- * it has been seen for that time but the pause between two searches: so
- * whatever waited when the contender came counts in the first scan.  The
- * answers of the lock manager do not tell which wait it is, so its beginning
- * is read from the process ahead of the questions, and again behind them: if
- * it is the same, so was the wait.
+ * A wait younger than deadlock_timeout does not count.  (One whose beginning
+ * the lock manager has not noted does.)  Its age is measured by samples
+ * (ages.c), BLOCKERS_SAMPLES of them in deadlock_timeout while a contender of
+ * ours is queued.  A wait counts when samples have seen it for that time less
+ * the pause between two of them: so all that waited when the contender came
+ * counts in the first scan.  The lock manager's answers do not identify a
+ * wait.  So its beginning is read from the process before the questions and
+ * again after them: if it is the same, so was the wait.
  *
  * Cost.  GetBlockerStatusData() takes all partition locks of the lock manager,
  * and returns all that hold or want the lock that one process waits for, and
- * the queue up to that process.  So it is asked at most twice for a lock: for
- * the process that we come from, and for the one that has come last, which has
- * all others ahead of it as a rule; and no more than MAX_QUESTIONS times in a
- * scan; a process past that leads nowhere.  Of those in a queue
- * that want the lock in the same mode only the last that blocks is followed,
- * since it is blocked by whatever blocks the others; and the holders of a lock
- * are looked at once for each mode.  So a walk takes few steps for each lock that
- * it comes to, however long its queue is, and one for each of its holders.
+ * the queue up to that process.  So it is called at most twice for a lock: for
+ * the process that we come from, and for the last in the queue, which usually
+ * has all others before it; and at most MAX_QUESTIONS times in a scan.  Any
+ * further process leads nowhere.  Of those in a queue that want the lock in
+ * the same mode only the last that blocks is followed, since it is blocked by
+ * whatever blocks the others; and the holders of a lock are visited once for
+ * each mode.  So a walk takes few steps for each lock, however long its queue
+ * is, and one for each of its holders.
  *
- * Waits that end by themselves.  Of the processes on a way from one to another
- * each waits, so none of them releases anything meanwhile, not even what is
- * held for a moment only as a rule: the lock of a tuple, or of a relation's
- * extension.
+ * Waits that end by themselves.  Each process on a way from one to another
+ * waits, so none of them releases anything meanwhile, not even what is usually
+ * held only for a moment: the lock of a tuple, or of a relation's extension.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -55,7 +53,7 @@
 
 #define MAX_QUESTIONS		256
 
-/* That a process waits, alone or in a lock group. */
+/* The wait of a process, alone or in a lock group. */
 typedef struct WaitStart
 {
 	int			pid;			/* hash key, must be first */
@@ -71,11 +69,11 @@ typedef struct Waiter
 	LOCKMODE	mode;
 	TimestampTz since;			/* identifies the wait; 0: it is over */
 	bool		is_old;			/* it counts */
-	int			last[MAX_LOCKMODES];	/* number of the last one ahead of it
-										 * that wants that mode, or -1 */
+	int			last[MAX_LOCKMODES];	/* index of the last one before it that
+										 * wants that mode, or -1 */
 } Waiter;
 
-/* A lock that somebody waits for. */
+/* A lock that is waited for. */
 typedef struct WaitedLock
 {
 	LOCKTAG		tag;
@@ -84,17 +82,17 @@ typedef struct WaitedLock
 	Waiter	   *waiters;		/* in the order of the queue */
 	int			ninstances;
 	LockInstanceData *instances;	/* all that hold or want it */
-	uint32		walk;			/* that has come to it, ... */
-	int			followed[MAX_LOCKMODES];	/* ... and the number of the last
+	uint32		walk;			/* the last that has visited it, ... */
+	int			followed[MAX_LOCKMODES];	/* ... and the index of the last
 											 * waiter followed in it, by mode;
 											 * or -1 */
 } WaitedLock;
 
-/* That a process is in a queue. */
+/* The place of a process in a queue. */
 typedef struct Place
 {
 	WaitedLock *lock;
-	int			number;			/* of the Waiter */
+	int			number;			/* index of the Waiter */
 	struct Place *next;			/* of the same process */
 } Place;
 
@@ -103,12 +101,12 @@ typedef struct Process
 {
 	int			pid;			/* hash key, must be first */
 	bool		waits;			/* for a heavyweight lock, for long enough */
-	bool		in_group;		/* of more than one process, perhaps */
+	bool		in_group;		/* possibly of several processes */
 	bool		asked;			/* its places are known */
 	Place	   *places;
-	uint32		walk;			/* that has come to it, ... */
-	uint64		chain;			/* ... in this way, */
-	const LOCKTAG *last;		/* ... of which the last wait is for that */
+	uint32		walk;			/* the last that has visited it, ... */
+	uint64		chain;			/* ... on this way, */
+	const LOCKTAG *last;		/* ... whose last wait is for this lock */
 } Process;
 
 static struct
@@ -148,7 +146,7 @@ wait_start(int pid)
 	return start;
 }
 
-/* A process waits for a heavyweight lock. */
+/* Note that a process waits for a heavyweight lock. */
 static void
 note_waiting(PGPROC *proc, int pid, TimestampTz since, bool is_old, int leader)
 {
@@ -165,7 +163,7 @@ note_waiting(PGPROC *proc, int pid, TimestampTz since, bool is_old, int leader)
 	process->in_group = proc->lockGroupLeader != NULL;
 }
 
-/* Look at each process, and note those that wait, for a scan. */
+/* Sample all processes, and note those that wait, for a scan. */
 static bool
 sample(int64 wait_us, bool for_scan)
 {
@@ -193,8 +191,8 @@ sample(int64 wait_us, bool for_scan)
 
 /*
  * blockers_sample
- *		Look at what waits there are, so that they have an age in a later scan;
- *		has any lasted for so long already?
+ *		Sample the waits, so that they have an age in a later scan; has any
+ *		lasted for "wait_us" already?
  *
  * To be called BLOCKERS_SAMPLES times in that time, as long as there may be a
  * scan.
@@ -207,11 +205,11 @@ blockers_sample(int64 wait_us)
 
 /*
  * blockers_begin
- *		Begin a scan, in which waits count that have lasted for so long.
+ *		Begin a scan, in which waits that have lasted for "wait_us" count.
  *
- * Looks at each process of the server, without a lock: what is read here only
- * spares questions.  The memory is that of the current context, and must last
- * until the next scan begins.
+ * Reads each process of the server without a lock: that only saves questions.
+ * The memory is in the current context, and must last until the next scan
+ * begins.
  */
 void
 blockers_begin(int64 wait_us)
@@ -234,7 +232,7 @@ blockers_begin(int64 wait_us)
 
 /*
  * blockers_max
- *		So many processes wait for a heavyweight lock at the most.
+ *		The most processes that can wait for a heavyweight lock.
  */
 int
 blockers_max(void)
@@ -244,8 +242,8 @@ blockers_max(void)
 
 /*
  * blockers_add_waiting
- *		The processes that wait for a heavyweight lock: fills in "pids", with up
- *		to "max", and returns how many.
+ *		The processes that wait for a heavyweight lock: fills in "pids", up
+ *		to "max", and returns their number.
  */
 int
 blockers_add_waiting(int *pids, int max)
@@ -324,7 +322,7 @@ add_waiter(WaitedLock *lock, const LockInstanceData *instance)
 	process->places = place;
 }
 
-/* Note a lock that a process waits for, and its queue up to that. */
+/* Add a lock that a process waits for, with its queue up to that process. */
 static void
 add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
 {
@@ -349,7 +347,7 @@ add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
 	blockers.locks = lappend(blockers.locks, lock);
 }
 
-/* Who has come last to the queue of the lock, if nobody has set the clock? */
+/* The last one in the queue of the lock, if nobody has set the clock. */
 static int
 newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 {
@@ -374,7 +372,7 @@ newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 	return newest;
 }
 
-/* The part of the data that is about this lock, or NULL. */
+/* The part of the data about this lock, or NULL. */
 static const BlockedProcData *
 find_blocked(const BlockedProcsData *data, const LOCKTAG *tag)
 {
@@ -390,7 +388,7 @@ find_blocked(const BlockedProcsData *data, const LOCKTAG *tag)
 	return NULL;
 }
 
-/* Is the process in the queue of a lock, as far as that is known? */
+/* Is the process in the known part of a lock's queue? */
 static bool
 has_place(int pid, const WaitedLock *lock)
 {
@@ -400,7 +398,7 @@ has_place(int pid, const WaitedLock *lock)
 	return false;
 }
 
-/* A process waits for a lock: note that, and with it as many as possible. */
+/* Note that a process waits for a lock, with as many others as possible. */
 static void
 note_blocked(int pid, const BlockedProcsData *data,
 			 const BlockedProcData *blocked)
@@ -426,7 +424,7 @@ note_blocked(int pid, const BlockedProcsData *data,
 		add_lock(data, blocked);
 }
 
-/* Learn which locks a process waits for. */
+/* Find out which locks a process waits for. */
 static void
 ask(Process *process)
 {
@@ -443,7 +441,7 @@ ask(Process *process)
 			note_blocked(process->pid, data, &data->procs[i]);
 }
 
-/* The walk comes to a process by way of another one's wait. */
+/* The walk reaches a process through the wait of another one. */
 static void
 reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	  List **todo)
@@ -469,7 +467,7 @@ reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	*todo = lappend(*todo, process);
 }
 
-/* From a process to those that block it in one queue. */
+/* Go from a process to those that block it in one queue. */
 static void
 follow(const Process *process, const Place *place, List **todo)
 {
@@ -500,8 +498,8 @@ follow(const Process *process, const Place *place, List **todo)
 
 /*
  * blockers_walk
- *		Have "visit" called for each process that this one waits for, itself or
- *		by way of others, those with the shortest way first.
+ *		Call "visit" for each process that this one waits for, directly or
+ *		through others, those with the shortest way first.
  */
 void
 blockers_walk(int pid, BlockersVisit visit, void *arg)

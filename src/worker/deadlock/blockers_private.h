@@ -16,15 +16,15 @@
 #include "storage/lock.h"
 
 /*
- * Called for each process that another one waits for, itself or by way of
- * others; "chain" is a hash of those on the way, with their waits, and never 0;
- * "last" is the lock that the last of them waits for.  Returns false to be
- * called no more.
+ * Called for each process that another one waits for, directly or through
+ * others.  "chain" is a hash of those on the way, with their waits, and never
+ * 0; "last" is the lock that the last of them waits for.  Returns false to end
+ * the walk.
  */
 typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
 							   void *arg);
 
-/* The looks in the time that waits have to last; see blockers.c. */
+/* Samples in the time that waits have to last; see blockers.c. */
 #define BLOCKERS_SAMPLES		4
 
 extern bool blockers_sample(int64 wait_us);

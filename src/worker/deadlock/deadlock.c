@@ -3,21 +3,21 @@
  * deadlock.c
  *		Deadlocks between this instance and others.
  *
- * core/deadlock/detector.c has the protocol.  This directory hands it the
- * local edges, from a scan (scan.c), and the answers to its operations;
- * carries out what comes out; and tells backends what has been decided.
+ * core/deadlock/detector.c has the protocol.  This directory passes the
+ * detector the local edges, from a scan (scan.c), and the answers to its
+ * operations; carries out its output; and tells backends the decisions.
  *
- * When to scan.  Not before a contender has stood behind others for
- * deadlock_timeout; then when that is so of another one, when a scan is asked
- * for, when it is heard that others stand behind a contender that would have
- * edges, and at least once in deadlock_timeout for as long as there is such a
- * contender or the detector has something to do.  And once in deadlock_timeout if
- * at a glance at shared memory there may be sessions that have to do with
- * foreign servers (foreign.c).  A scan may take long on a busy server, so that
- * the worker pauses after each for as long, and for some times the CPU time of
- * the scan.  (Not for some times as long: in a scan the worker may be kept from
- * the processor, or from a lock, for so long that deadlocks would last.)  Nothing
- * is asked of ZooKeeper before a scan has found something.
+ * When to scan.  Not before a contender has been queued behind others for
+ * deadlock_timeout.  Then when that is so of another one, when a scan is
+ * requested, when others are reported behind a contender that would have
+ * edges, and at least once in deadlock_timeout as long as there is such a
+ * contender or the detector is not idle.  And once in deadlock_timeout if
+ * shared memory shows that there may be sessions that use foreign servers
+ * (foreign.c).  A scan may take long on a busy server, so the worker pauses
+ * after each for as long, and for a multiple of the scan's CPU time.  (Not of
+ * its duration: in a scan the worker may be kept from the processor, or from a
+ * lock, for so long that deadlocks would last.)  Nothing is sent to ZooKeeper
+ * before a scan has found something.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -44,35 +44,36 @@
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
 
-/* After a scan the worker pauses for so many times its CPU time. */
+/* After a scan the worker pauses for this multiple of its CPU time. */
 #define SCAN_PART			20
 
 /*
- * So long a backend may take to requeue in tier 1, before we scan again, in
+ * How long a backend may take to requeue in tier 1 before the next scan, in
  * ms.
  */
 #define REQUEUE_TIER1_MS		20
 
-/* How long to pause at the least after a scan, or a part of deadlock_timeout. */
+/* The pause after a scan is at least this, or a part of deadlock_timeout. */
 #define SCAN_PAUSE_MS		20
 #define SCAN_PAUSE_PART		4
 
 static struct
 {
 	Detector	detector;
-	int			timeout_ms;		/* deadlock_timeout, as the detector knows it */
-	bool		to_adopt;		/* some note has to be, and can not yet */
-	uint32		scan;			/* that the detector asks for, or 0 */
+	int			timeout_ms;		/* deadlock_timeout, as passed to the
+								 * detector */
+	bool		to_adopt;		/* some note is yet to be adopted */
+	uint32		scan;			/* requested by the detector, or 0 */
 	bool		named;			/* other sessions are named than before */
-	bool		soon;			/* something has been heard that calls for one */
+	bool		soon;			/* a scan is due because of an event */
 	int64		scanned_ms;		/* zk_now_ms() of the latest scan; 0: none */
 	int64		pause_ms;		/* the same, before which there is no other */
 	int64		new_ms;			/* the same: when the next contender will have
-								 * waited for long; 0: not known */
-	int64		tick_ms;		/* the same: when the detector wants to wake */
+								 * waited long enough; 0: unknown */
+	int64		tick_ms;		/* the same: when the detector is to wake up */
 	int64		sampled_ms;		/* the same, of the latest blockers_sample() */
-	int64		glanced_ms;		/* the same, of the latest glance at what has
-								 * to do with foreign servers */
+	int64		glanced_ms;		/* the same, of the latest check for foreign
+								 * servers */
 }			deadlock;
 
 static void
@@ -105,7 +106,7 @@ holds_permit(const WaitMember *member, const NoteWait *wait)
 		member->edge.from[len] == '/';
 }
 
-/* The members, bit by bit, that block one; each by its place in "order". */
+/* The members that block one, as bits by their place in "order". */
 static uint64
 blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
 {
@@ -117,7 +118,7 @@ blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
 		const WaitMember *other = &found->members[order[i]];
 		bool		is_first = true;
 
-		/* one that waits for any of several is there for each of them */
+		/* a wait for any of several locks is a member for each of them */
 		for (int j = 0; j < i; j++)
 			is_first &= strcmp(found->members[order[j]].edge.from,
 							   other->edge.from) != 0;
@@ -130,8 +131,9 @@ blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
 }
 
 /*
- * Note a deadlock for backends to read, and return its number: the victim comes
- * first, and each is blocked by the next, as far as they are on one way.
+ * Note a deadlock for backends to read, and return its number.  The victim
+ * comes first, and each member is blocked by the next, as far as they are on
+ * one way.
  */
 static uint32
 note_deadlock(const DetectorVerdict *verdict)
@@ -184,13 +186,13 @@ wait_to_end(const DetectorVerdict *verdict)
 }
 
 /*
- * A deadlock has been ended that we are a part of: note it, and if the victim is
- * ours, end its wait.
+ * A deadlock with a member of ours has been ended: note it and, if the victim
+ * is ours, end its wait.
  *
- * A victim of ours that only requeues in tier 1 is no end: nothing is noted,
- * and the next scan finds who has come to its place.
+ * If our victim only requeues in tier 1, nothing is noted, and the next scan
+ * finds what has come to its place.
  *
- * The log tells of the act ahead of what the victim tells.
+ * The act is logged before the victim is told.
  */
 static void
 tell_verdict(const DetectorVerdict *verdict)
@@ -223,7 +225,7 @@ tell_verdict(const DetectorVerdict *verdict)
 		ereport(DEBUG1, (errmsg_internal("the victim does not wait any more")));
 }
 
-/* One step of the detector, and all that comes of it. */
+/* Take a step of the detector, and carry it out. */
 static void
 step_detector(DetectorInput *in)
 {
@@ -266,7 +268,7 @@ tell_detector(DetectorEvent event)
 	step_detector(&in);
 }
 
-/* The server has answered a request of ours, or the watch has come. */
+/* Handle the answer to a request of ours, or a watch. */
 static void
 on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
@@ -277,8 +279,8 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 }
 
 /*
- * Notes of the worker before this one may have waits.  A contender whose node
- * has to be found first is adopted later.
+ * Adopt notes of the previous worker that may have waits.  A contender whose
+ * node must be searched for first is adopted later.
  */
 static void
 adopt_notes(void)
@@ -307,7 +309,7 @@ adopt_notes(void)
 	pfree(list);
 }
 
-/* The worker before this one may have left znodes behind, if it had a session. */
+/* The previous worker may have left znodes behind, if it had a session. */
 static void
 sweep_waits_dirs(void)
 {
@@ -323,9 +325,9 @@ sweep_waits_dirs(void)
 
 /*
  * deadlock_attach
- *		Begin; "resumed" tells that there was a session ahead of this worker.
+ *		Begin; "resumed": there was a session before this worker.
  *
- * To be called when the contenders have been taken over.
+ * To be called after the contenders have been taken over.
  */
 void
 deadlock_attach(bool resumed)
@@ -339,8 +341,7 @@ deadlock_attach(bool resumed)
 
 /*
  * deadlock_set_connected
- *		The first session has a connection, again or for the first time; or has
- *		lost it.
+ *		The first session has got a connection, or lost it.
  */
 void
 deadlock_set_connected(bool connected)
@@ -350,7 +351,7 @@ deadlock_set_connected(bool connected)
 
 /*
  * deadlock_end_session
- *		A session is over, and all that was on its way in it.
+ *		A session is over, with all its requests.
  */
 void
 deadlock_end_session(int session)
@@ -368,10 +369,7 @@ deadlock_end_session(int session)
 		step_detector(&in);
 }
 
-/*
- * Have those contenders hear if others stand behind them that would have edges
- * then.
- */
+/* Let contenders that would have edges watch for others behind them. */
 static void
 watch_queues(const Scan *scan)
 {
@@ -387,7 +385,7 @@ watch_queues(const Scan *scan)
 	}
 }
 
-/* The sessions that others tell to be named: a list of vertices. */
+/* The sessions that others name: a list of vertices. */
 static List *
 list_named(void)
 {
@@ -443,7 +441,7 @@ next_scan(int64 now_ms)
 	int64		at_ms = 0;
 
 	if (deadlock.scan != 0)
-		return now_ms;			/* others wait for it */
+		return now_ms;			/* others wait for the result */
 	if (!detector_is_idle(&deadlock.detector))
 		at_ms = deadlock.scanned_ms + timeout_ms;
 	if (first && zklock_deadlock_check)
@@ -452,7 +450,7 @@ next_scan(int64 now_ms)
 
 		if (due_ms <= deadlock.scanned_ms)
 		{
-			/* it was there already: look again, and for those that are new */
+			/* there was one already: scan again, also for new ones */
 			due_ms = deadlock.scanned_ms + timeout_ms;
 			if (deadlock.new_ms == 0)
 				deadlock.new_ms =
@@ -468,8 +466,8 @@ next_scan(int64 now_ms)
 }
 
 /*
- * Waits in the lock manager are as old as we have seen them, so look at them in
- * advance of a scan.  Returns when to look again, or 0.
+ * Sample waits in the lock manager before a scan needs their age.  Returns
+ * when to do so again, or 0.
  */
 static int64
 sample_waits(int64 now_ms)
@@ -489,11 +487,11 @@ sample_waits(int64 now_ms)
 /*
  * A session that keeps a contender may wait for a foreign server, or for a
  * session that works for another instance, or work for one itself, while none
- * of ours waits in ZooKeeper: have that scanned.  Returns when to look again,
- * or 0.
+ * of our contenders waits: have that scanned.  Returns when to check again, or
+ * 0.
  *
- * Deadlocks may lead by way of sessions that work for other instances, and
- * have others work for them, though this instance has no contender.
+ * Deadlocks may lead through sessions that work for other instances, and have
+ * others work for them, even if this instance has no contender.
  */
 static int64
 glance(int64 now_ms)
@@ -513,7 +511,7 @@ glance(int64 now_ms)
 
 /*
  * deadlock_run
- *		Do what is due, and have the loop come back in time.
+ *		Do what is due, and schedule the next call.
  */
 void
 deadlock_run(void)

@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * detector_io.c
- *		What the detector asks of ZooKeeper, and the answers.
+ *		The detector's operations in ZooKeeper, and their answers.
  *
- * Sessions.  The detector goes by the first session; a note is written in the
- * session of its contender, and so in order with what the recipe writes there.
+ * Sessions.  The detector uses the first session; but a note is written in the
+ * session of its contender, in order with what the recipe writes there.
  *
- * Sessions' znodes (core/deadlock/vertex.c) are of the first session, too: they are
- * written, and if they are not there, made.
+ * Sessions' znodes (core/deadlock/vertex.c) are of the first session, too:
+ * they are written or, if they do not exist, created.
  *
- * Reads.  Anybody may have written what is read, so the stat comes first: the
- * data are not read if the znode is not ephemeral, or if they are longer than
- * any note or probe.
+ * Reads.  Any client may have written what is read, so the stat comes first:
+ * the data are not read if the znode is not ephemeral, or if they are longer
+ * than any note or probe.
  *
- * Versions.  A note is written only if it has the version that we know, since
- * another client may have written a revocation over it.  If it has another one,
- * the recipe is made to read that first.
+ * Versions.  A note is written only over the version that we know, since
+ * another client may have written a revocation over it.  If the version
+ * differs, the recipe is made to read the data first.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,22 +38,23 @@
 #include "worker/lock/contender.h"
 #include "worker/zookeeper/session.h"
 
-/* Groups of ours have this bit, which those of slots come to late. */
+/* Groups of ours have this bit, which those of slots take long to reach. */
 #define GROUP_BIT			UINT32_C(0x80000000)
 
-/* An operation of the detector that is on its way. */
+/* An operation of the detector that is out. */
 typedef struct SentRequest
 {
 	uint32		serial;			/* hash key, must be first */
 	RequestKind kind;
 	int			session;
 	bool		acts;			/* it is an act: */
-	int			parts;			/* answers that are missing */
+	int			parts;			/* parts without answer */
 	RequestResult result;		/* so far */
 	bool		noted;			/* the note of "path" has been written */
-	int64		zxid;			/* of the multi, if it has been done */
+	int64		zxid;			/* of the multi, if it was carried out */
 	char	   *data;			/* SET of a session's znode: its note,
-								 * malloc'd, until it is being made; or NULL */
+								 * malloc'd, until the znode is being created;
+								 * or NULL */
 	char		path[NOTE_VERTEX_SIZE];
 } SentRequest;
 
@@ -68,7 +69,7 @@ static struct
 
 /*
  * detector_io_attach
- *		Begin; the handler is that of all requests.
+ *		Begin; the handler is for all requests.
  */
 void
 detector_io_attach(SessionHandler handler)
@@ -80,7 +81,7 @@ detector_io_attach(SessionHandler handler)
 
 /*
  * detector_io_forget
- *		The first session is over: forget what was submitted.
+ *		The first session is over: forget its requests.
  */
 void
 detector_io_forget(void)
@@ -98,8 +99,8 @@ detector_io_forget(void)
 
 /*
  * detector_io_left_waits_dir
- *		A directory in which an earlier worker may have left znodes, by number
- *		from 0 on; false if there is none.
+ *		A directory in which an earlier worker may have left znodes, by
+ *		number from 0 on; false if there are no more.
  */
 bool
 detector_io_left_waits_dir(int number, char path[ZNODE_PATH_SIZE])
@@ -112,7 +113,7 @@ detector_io_left_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 
 /*
  * detector_io_leave_waits_dirs
- *		There is no znode of ours in any directory.
+ *		No directory has a znode of ours.
  */
 void
 detector_io_leave_waits_dirs(void)
@@ -158,10 +159,10 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 
 /*
  * The note of our contender has another version than we know: read it, in case
- * it is a revocation, ahead of writing it whatever its version is.
+ * it is a revocation, before writing it over any version.
  *
- * If the node is watched for a revocation, the watch has come ahead of the
- * answer that told us, and the read is on its way.
+ * If the node is watched for a revocation, the watch has fired before this
+ * answer, and the read is under way.
  */
 static void
 write_again(Contender *contender, const char *path, uint32 serial)
@@ -199,9 +200,8 @@ write_session(const NoteWait *waits, int nwaits)
 }
 
 /*
- * The note with these waits that is to be written to our contender, or to a
- * session's znode, valid until the next call; NULL: that is no contender of
- * ours any more.
+ * The note with these waits for our contender, or for a session's znode, valid
+ * until the next call; NULL: that is no contender of ours any more.
  */
 static const char *
 note_with(const char *path, const NoteWait *waits, int nwaits)
@@ -218,7 +218,7 @@ note_with(const char *path, const NoteWait *waits, int nwaits)
 
 /*
  * The note of a session's znode has been written, or not; false: the znode is
- * being made.
+ * being created.
  */
 static bool
 session_written(SentRequest *sent, const RequestAnswer *in)
@@ -244,7 +244,7 @@ session_written(SentRequest *sent, const RequestAnswer *in)
 	return data == NULL || in->result != REQUEST_NO_NODE;
 }
 
-/* Write a note; false if there is none to be written. */
+/* Write a note; false if there is none to write. */
 static bool
 set_waits(const DetectorOp *op)
 {
@@ -280,7 +280,7 @@ submit_part(SentRequest *sent, Request part)
 	session_submit(0, io.owner, &part);
 }
 
-/* The same, the note of another contender of ours, if it still is one. */
+/* Submit the note of another contender of ours, if it still is one. */
 static void
 submit_other(SentRequest *sent, const DetectorNote *note)
 {
@@ -294,7 +294,7 @@ submit_other(SentRequest *sent, const DetectorNote *note)
 			.data = data});
 }
 
-/* End a deadlock, if it is still there; false if it is not. */
+/* Submit an act; false if the deadlock no longer exists. */
 static bool
 act(const DetectorOp *op)
 {
@@ -341,7 +341,7 @@ op_name(const DetectorOp *op)
 	return op->verdict ? "act" : names[op->request.kind];
 }
 
-/* If it creates a znode in a directory: the next worker must know of that. */
+/* If this creates a znode in a directory, note that for the next worker. */
 static void
 note_waits_dir(const DetectorOp *op)
 {
@@ -364,7 +364,7 @@ note_waits_dir(const DetectorOp *op)
  * detector_io_submit
  *		Submit an operation of the detector.
  *
- * Returns false if it has to be answered "no node", without asking ZooKeeper.
+ * Returns false if it is to be answered "no node", without asking ZooKeeper.
  */
 bool
 detector_io_submit(const DetectorOp *op)
@@ -389,8 +389,8 @@ detector_io_submit(const DetectorOp *op)
 }
 
 /*
- * The stat of what is to be read has come: read it, unless it is nothing of an
- * instance's; false: then it is to be told without data.
+ * Handle the stat that precedes a read: read the data, unless they cannot be
+ * an instance's; false: then pass the answer without data.
  */
 static bool
 read_data(const SentRequest *sent, const RequestAnswer *in)
@@ -413,8 +413,8 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 }
 
 /*
- * Take one answer of an act.  That a part was not tried means nothing: another
- * one tells why.
+ * Handle one answer of an act.  A part that was not tried means nothing:
+ * another one has the reason.
  */
 static void
 take_part(SentRequest *sent, const RequestAnswer *in)
@@ -438,7 +438,10 @@ take_part(SentRequest *sent, const RequestAnswer *in)
 	}
 }
 
-/* The note of a contender has been written, or not; false: it goes again. */
+/*
+ * The note of a contender has been written, or not; false: it is written
+ * again.
+ */
 static bool
 note_written(const SentRequest *sent, const RequestAnswer *in)
 {
@@ -460,10 +463,10 @@ note_written(const SentRequest *sent, const RequestAnswer *in)
 
 /*
  * detector_io_answer
- *		The server has answered an operation, or the watch of one has come:
- *		fills in what to tell the detector.
+ *		Handle the answer to an operation, or a watch: fill in the
+ *		detector's input.
  *
- * Returns false if it is not to be told (yet).
+ * Returns false if there is none (yet).
  */
 bool
 detector_io_answer(const RequestAnswer *in, DetectorInput *told)
@@ -477,7 +480,7 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *told)
 		return true;
 	sent = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
 	if (sent == NULL)
-		return false;			/* of a session that has ended */
+		return false;			/* of an ended session */
 	told->event = DETECTOR_DONE;
 	if (sent->acts)
 	{
@@ -504,10 +507,10 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *told)
 
 /*
  * detector_io_lost
- *		A session other than the first is over: fills in what to tell the
- *		detector of an operation that was on its way in it.
+ *		A session other than the first is over: fill in the detector's input
+ *		for an operation that was out in it.
  *
- * To be called until it returns false: there is none left.
+ * To be called until it returns false.
  */
 bool
 detector_io_lost(int session, DetectorInput *told)

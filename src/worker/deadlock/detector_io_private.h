@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * detector_io_private.h
- *		What the detector asks of ZooKeeper, and the answers.
+ *		The detector's operations in ZooKeeper, and their answers.
  *
  * Copyright (c) 2026, zklock developers
  *

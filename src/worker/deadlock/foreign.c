@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * foreign.c
- *		Sessions that work for sessions of other instances, and sessions of
- *		ours that have others work for them.
+ *		Sessions that work for those of other instances, by postgres_fdw,
+ *		and ours for which others work.
  *
- * See core/deadlock/vertex.c.  For whom a session works its application_name tells, which
- * postgres_fdw sets by postgres_fdw.application_name.  If that is set in the
- * configuration of this instance, its own sessions may be named by others.
+ * See core/deadlock/vertex.c.  A session's application_name, set by
+ * postgres_fdw.application_name, says for whom it works.  If that setting is
+ * in the configuration of this instance, others may name our sessions.
  *
- * That a session of ours is in a statement on a foreign server is seen by its
- * wait event, which is one of an extension, or of an Append that has sent its
- * queries.  Some other waits look the same, but then no remote session of this
- * one waits for a lock, and there is no way on from its vertex.
+ * A session of ours is in a statement on a foreign server if its wait event is
+ * one of an extension, or of an Append that has sent its queries.  Some other
+ * waits look the same, but then none of its remote sessions waits for a lock,
+ * and no way leads on from its vertex.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -40,17 +40,17 @@
 
 #define WAIT_CLASS_MASK		0xFF000000U
 
-/* The znode of a session in the scan under way, or with an edge in the last one. */
+/* The znode of a session in this scan, or with an edge in the last one. */
 typedef struct SessionNode
 {
 	char		vertex[VERTEX_SESSION_SIZE];	/* hash key, must be first */
 	uint64		number;
-	uint32		told;			/* the last scan that had an edge from it */
+	uint32		told;			/* the last scan with an edge from it */
 } SessionNode;
 
 static struct
 {
-	HTAB	   *sessions;		/* of the scan under way */
+	HTAB	   *sessions;		/* of this scan */
 	HTAB	   *nodes;
 	uint32		scan;
 	uint64		number;			/* of the last znode */
@@ -58,7 +58,7 @@ static struct
 
 /*
  * foreign_is_set
- *		Do our sessions tell other instances for whom they have others work?
+ *		Do our sessions tell other instances for whom remote sessions work?
  */
 bool
 foreign_is_set(void)
@@ -91,8 +91,8 @@ works_for(const PgBackendStatus *status, VertexSession *session)
 
 /*
  * Does any session work for one of another instance?  It matters only if it
- * holds a lock, and the status of all sessions is not copied where none that
- * does such work has ever wanted one.
+ * holds a lock; the status of all sessions is not copied if no session that
+ * works for another has ever wanted one.
  */
 static bool
 somebody_works(void)
@@ -111,11 +111,10 @@ somebody_works(void)
 
 /*
  * foreign_may_matter
- *		May there be edges that have to do with foreign servers?
+ *		May there be edges through foreign servers?
  *
- * Looks at each process, without a lock: is there one that waits in the lock
- * manager for so long, or for a foreign server, or that works for another
- * instance?
+ * Checks each process, without a lock: does any wait in the lock manager for
+ * "wait_us", or for a foreign server, or work for another instance?
  */
 bool
 foreign_may_matter(int64 wait_us)
@@ -135,8 +134,8 @@ foreign_may_matter(int64 wait_us)
 }
 
 /*
- * Note a session, if it is of any interest; "set" as foreign_is_set().  Of a
- * statement that was first seen after "since_us" nothing is noted.
+ * Add a session if it matters; "set" is foreign_is_set().  A statement first
+ * seen after "since_us" is not noted.
  */
 static void
 add_session(const PgBackendStatus *status, bool set, int64 since_us,
@@ -180,7 +179,7 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 		session->statement = zk_unix_us(status->st_activity_start_timestamp);
 }
 
-/* A scan begins: forget the znodes from which the last one had no edge. */
+/* A scan begins: forget the znodes without an edge in the last one. */
 static void
 forget_nodes(void)
 {
@@ -206,16 +205,18 @@ forget_nodes(void)
 
 /*
  * foreign_begin
- *		Begin a scan, in which statements count that have lasted for so long,
- *		and these sessions of ours are named: a list of vertices.
+ *		Begin a scan, in which statements that have lasted for "wait_us"
+ *		count, and in which these sessions of ours are named: a list of
+ *		vertices.
  *
- * It is enough that it has been seen for that time but a pause between two
- * searches (blockers.c): so what one scan has seen counts in the next one,
- * though that may come a moment sooner than after that time.
+ * It is enough that a statement was seen for that time less a pause between
+ * two samples (blockers.c): so what one scan has seen counts in the next one,
+ * which may come slightly earlier than that.
  *
  * Returns the sessions that matter, a list of ForeignSessions: those that work
  * for others, and those that are named or in a statement on a foreign server.
- * All is palloc'd in the current context, and valid until the next scan begins.
+ * All is palloc'd in the current context, and valid until the next scan
+ * begins.
  */
 List *
 foreign_begin(int64 wait_us, List *named)
@@ -258,7 +259,7 @@ foreign_begin(int64 wait_us, List *named)
 
 /*
  * foreign_find
- *		What is known of the session of a process, or NULL.
+ *		The session of a process, or NULL.
  */
 ForeignSession *
 foreign_find(int pid)
@@ -268,7 +269,7 @@ foreign_find(int pid)
 
 /*
  * foreign_waits_dir
- *		Where edges of sessions are told; false if there is no such place.
+ *		The directory for edges of sessions; false if there is none.
  */
 bool
 foreign_waits_dir(char dir[NOTE_VERTEX_SIZE])
@@ -279,7 +280,7 @@ foreign_waits_dir(char dir[NOTE_VERTEX_SIZE])
 
 /*
  * foreign_skip
- *		A scan finds nothing, since nothing is looked for.
+ *		Take a scan that was not made as one that has found nothing.
  */
 void
 foreign_skip(void)
@@ -289,11 +290,11 @@ foreign_skip(void)
 
 /*
  * foreign_node
- *		The path of the znode in which edges of a session, or of its remote
- *		sessions, are told; false if there is none.
+ *		The path of the znode for edges of a session, or of its remote
+ *		sessions; false if there is none.
  *
- * It is the same as long as each scan has an edge from it (foreign_told()), and
- * is another one then, since the detector deletes the znode.
+ * It stays the same while each scan has an edge from it (foreign_told()).
+ * After that it changes, since the detector deletes the znode.
  */
 bool
 foreign_node(const VertexSession *session, bool remote,
@@ -321,8 +322,8 @@ foreign_node(const VertexSession *session, bool remote,
 
 /*
  * foreign_told
- *		The scan has an edge from the znode of a session with this path, as
- *		foreign_node() has given it.
+ *		The scan has an edge from the znode of a session with this path, a
+ *		result of foreign_node().
  */
 void
 foreign_told(const char *path)

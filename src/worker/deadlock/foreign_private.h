@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * foreign_private.h
- *		Sessions that work for sessions of other instances, and sessions of
- *		ours that have others work for them.
+ *		Sessions that work for those of other instances, by postgres_fdw,
+ *		and ours for which others work.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -22,14 +22,14 @@ typedef struct ForeignSession
 {
 	int			pid;			/* hash key, must be first */
 	int64		start;			/* us since 1970 */
-	int64		statement;		/* the same: its statement began; 0: it is not
-								 * in one on a foreign server, or not for so
-								 * long */
-	bool		named;			/* others tell that sessions work for it */
+	int64		statement;		/* the same: when its statement on a foreign
+								 * server began; 0: it is in none, or not for
+								 * long enough */
+	bool		named;			/* others say that their sessions work for
+								 * it */
 	bool		idle;			/* in a transaction */
-	bool		rests;			/* has run nothing for so long */
-	bool		works;			/* it works for a session of another
-								 * instance: */
+	bool		rests;			/* has run nothing for long enough */
+	bool		works;			/* for a session of another instance: */
 	VertexSession works_for;
 	VertexSession self;
 } ForeignSession;

@@ -4,40 +4,39 @@
  *		Which backends of this instance keep a contender while they wait for
  *		another one.
  *
- * The local edges of the graph in which deadlocks between instances are looked
- * for: from a contender of ours that is held, and that others stand behind, to
- * one of ours that stands behind others, if the backend that holds the first,
- * or one that it waits for in the lock manager (blockers.c), waits for the
- * second, and all these waits have lasted long enough.
+ * Edge A -> B: a backend holds contender A of ours, which others are behind,
+ * and waits, directly or through others in the lock manager (blockers.c), for
+ * our contender B, which is behind others; all these waits have lasted long
+ * enough.
  *
- * What is read here is not of one moment: each row of slots_waits() and
+ * The reads are not of one moment: each row of slots_waits() and
  * slots_holds_of(), and each answer of the lock manager, is of its own.  That
- * is enough.  A backend that waits gets and releases nothing, and the ids of
- * holds and waits are never used again.  So if two scans find the same edge,
- * with the same ids and the same chain, all of it was there at each moment
- * from the end of the first to the beginning of the second.
+ * is enough.  A waiting backend acquires and releases nothing, and the IDs of
+ * holds and waits are never reused.  So if two scans find the same edge, with
+ * the same IDs and the same chain, all of it existed at each moment from the
+ * end of the first to the beginning of the second.
  *
  * A process that waits for a slot keeps others of this instance waiting for
  * the slot's heavyweight lock.  If it failed, the first of them would wait for
  * the slot in its place, and the deadlock would stay.  So by such an edge it
- * is no member, whatever else it waits for: all its waits bear the mark, and
+ * is no member, whatever else it waits for: all its waits have the mark, and
  * it is chosen as the victim only if all others are like that.  Then it does
  * not fail, but requeues behind those that wait for the heavyweight lock
  * (slot_requeue_tier1()).
  *
  * A backend that waits for any of several slots is blocked by all of them
- * together.  So its edges are told only if each of the slots is one that it waits
- * for, and if they are not too many for the note of one contender.
+ * together.  So its edges are reported only if each of the slots has a wait,
+ * and if they fit into the note of one contender.
  *
- * Limits.  A scan first tells all edges of the contenders of which the last scan
- * has told some, so that these stay as long as their waits.  It adds a bounded
- * number of others, and each scan begins to look for those with another hold.
- * Edges of one hold past MAX_EDGES_OF_HOLD take turns.
+ * Limits.  A scan first reports all edges of the contenders that had some in
+ * the last scan, so that these stay as long as their waits.  It adds a limited
+ * number of others, beginning with another hold each time.  Edges of one hold
+ * beyond MAX_EDGES_OF_HOLD take turns.
  *
  * A reader may wait without a contender of its own, behind readers of its own
- * instance that hold the slot, since a writer of another instance stands
- * behind their contender.  It waits for that writer, and so for whatever that
- * waits for: it is told as a wait for the contender of the holders.
+ * instance that hold the slot, since a writer of another instance is behind
+ * their contender.  It waits for that writer, and so for whatever that waits
+ * for: it is reported as a wait for the holders' contender.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -57,33 +56,33 @@
 #include "worker/lock/contender.h"
 
 /*
- * The most edges of one scan; of these, from contenders that the detector knows
- * no edge from; and from one hold, or as many of it as are looked at.
+ * The most edges of one scan; of these, of contenders without a known edge;
+ * and of one hold, reported or checked.
  */
 #define MAX_EDGES			16384
 #define MAX_NEW_EDGES		1024
 #define MAX_EDGES_OF_HOLD	64
 #define MAX_SEEN_OF_HOLD	1024
 
-/* Of a hold that has more, others are told after so many "wait_ms". */
+/* If a hold has more, others are reported after so many "wait_ms". */
 #define WINDOW_TIMEOUTS		8
 
-/* By so many holds a scan begins behind the one before; a prime. */
+/* Each scan begins so many holds behind the previous one; a prime. */
 #define HOLDS_STEP			257
 
 /* The waits of one backend. */
 typedef struct WaitsOf
 {
 	int			pid;			/* hash key, must be first */
-	int			first;			/* number of its first wait */
-	int			n;				/* how many count */
-	int			alternatives;	/* of any of so many one would end them */
+	int			first;			/* index of its first wait */
+	int			n;				/* number of waits that count */
+	int			alternatives;	/* number of locks any of which would end it */
 } WaitsOf;
 
 /* A wait. */
 typedef struct SeenWait
 {
-	bool		counts;			/* it has lasted for long */
+	bool		counts;			/* it has lasted long enough */
 	NoteWait	wait;			/* if so; "hold" and "chain" are not set */
 	LOCKTAG		tag;			/* of the heavyweight lock of its slot */
 	int			next;			/* of the same backend, or -1 */
@@ -95,21 +94,22 @@ static struct
 	Scan	   *scan;
 	HTAB	   *by_pid;			/* of WaitsOf */
 	SeenWait   *waits;
-	int			nwaits;			/* how many count */
+	int			nwaits;			/* number of those that count */
 	int64		since_us;		/* what began later does not count */
-	int			dir;			/* for edges, in scan->edges */
-	int			window;			/* the first that is told of a hold with too
-								 * many, modulo that number */
-	uint32		round;			/* of scans */
+	int			dir;			/* allocated edges in scan->edges */
+	int			window;			/* the first one reported of a hold with too
+								 * many, modulo their number */
+	uint32		round;			/* number of scans */
 
-	/* what edges are looked for from */
+	/* the source of the edges */
 	char		from[NOTE_VERTEX_SIZE];
 	NoteId		hold;
 	Contender  *contender;		/* that is held; NULL: a session */
-	TurnBehind	behind;			/* contender: what is known of others */
+	TurnBehind	behind;			/* contender: what is known of others behind
+								 * it */
 	bool		is_remote;		/* session: it works for the vertex "from" */
 	int			nedges;			/* seen so far */
-	int			total;			/* of more than are told; 0: not known */
+	int			total;			/* of too many; 0: unknown */
 }			scanning;
 
 static bool
@@ -144,10 +144,7 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 	return true;
 }
 
-/*
- * Find the waits for contenders.  Those count that stand behind others, and have
- * for long.
- */
+/* Find the waits for contenders: those behind others for long enough. */
 static void
 find_waits(int64 since_ms)
 {
@@ -196,9 +193,9 @@ waits_of(int pid)
 }
 
 /*
- * The backends that wait, for a contender, in the lock manager, or for a foreign
- * server, and those that work for other instances, whose sessions may wait: an
- * array, palloc'd and sorted.
+ * The backends that wait, for a contender, in the lock manager, or for a
+ * foreign server, and those that work for other instances, whose sessions may
+ * wait: an array, palloc'd and sorted.
  */
 static int *
 list_waiting(List *sessions, int *n)
@@ -231,7 +228,7 @@ list_waiting(List *sessions, int *n)
 	return pids;
 }
 
-/* The place of the next edge; NULL: there is no directory. */
+/* Allocate the next edge; NULL: the limit is reached. */
 static WaitEdge *
 next_edge(void)
 {
@@ -247,7 +244,7 @@ next_edge(void)
 	return &scan->edges[scan->nedges];
 }
 
-/* Is it the turn of the edge with this number, of those of a hold? */
+/* Is it the turn of the hold's edge with this number? */
 static bool
 has_turn(int number)
 {
@@ -258,8 +255,8 @@ has_turn(int number)
 }
 
 /*
- * Add an edge from the hold or session under way, if it is its turn; false if no
- * more are to be looked for.
+ * Add an edge from the current hold or session, if it is its turn; false if no
+ * more are needed.
  */
 static bool
 add_edge(const NoteWait *wait, uint64 chain)
@@ -274,7 +271,7 @@ add_edge(const NoteWait *wait, uint64 chain)
 	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
 		scanning.contender->now.kind != ZNODE_PERMIT)
 	{
-		/* it is enough to know that it has any; again for each reader */
+		/* one edge is enough to know; again for each reader */
 		scan->unknown = lappend(scan->unknown, scanning.contender);
 		return false;
 	}
@@ -308,13 +305,13 @@ name_session(const ForeignSession *session, const NoteWait *wait)
 
 /*
  * The edge to a session of another instance that this process works for, or to
- * a session of ours that is in a statement on a foreign server.  Who does not
- * wait here himself must have held for long.
+ * a session of ours that is in a statement on a foreign server.  A process
+ * that does not wait here must have held for long.
  *
- * A session waits for the one that it works for only while it is idle; else that
- * one waits for it.  So if it holds a contender, that one has waited for long for
- * something else only if the session has been idle for as long; or else it waits
- * itself.
+ * A session waits for the one that it works for only while it is idle;
+ * otherwise that one waits for it.  So if it holds a contender, that one has
+ * waited for something else long enough only if the session has been idle for
+ * as long; or else the session waits itself.
  */
 static bool
 add_foreign(int pid, uint64 chain)
@@ -351,7 +348,7 @@ add_foreign(int pid, uint64 chain)
 	return true;
 }
 
-/* Do all the waits of a process count of which any one would end it? */
+/* Do all the waits of a process count any one of which would end it? */
 static bool
 is_blocked(const WaitsOf *of)
 {
@@ -360,8 +357,8 @@ is_blocked(const WaitsOf *of)
 }
 
 /*
- * Does somebody wait for this heavyweight lock only since the process waits for
- * its slot, for however short a time?
+ * Does somebody wait for this heavyweight lock only because the process waits
+ * for its slot, for however short a time?
  */
 static bool
 is_ahead(const WaitsOf *of, const LOCKTAG *last)
@@ -372,7 +369,7 @@ is_ahead(const WaitsOf *of, const LOCKTAG *last)
 	return false;
 }
 
-/* The edges to what this process waits for, if it does. */
+/* The edges to what this process waits for. */
 static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		  void *arg pg_attribute_unused())
@@ -408,8 +405,8 @@ walk_once(int pid)
 }
 
 /*
- * Find the edges from what has been made ready, held by this process.  If they
- * are too many, find those whose turn it is.
+ * Find the edges from the current source, held by this process.  If they are
+ * too many, find those whose turn it is.
  */
 static void
 walk(int pid, int64 since)
@@ -427,7 +424,9 @@ walk(int pid, int64 since)
 	walk_once(pid);
 }
 
-/* Find the edges of a hold, if the detector knows some, or if it does not. */
+/*
+ * Find the edges of a hold, depending on whether the detector knows any of it.
+ */
 static void
 scan_hold(const ZkHold *hold, const Detector *detector, bool known)
 {
@@ -440,7 +439,7 @@ scan_hold(const ZkHold *hold, const Detector *detector, bool known)
 		walk(hold->pid, hold->since);
 }
 
-/* Find the edges of holds: those that are told already first. */
+/* Find the edges of holds: first of those with reported edges. */
 static void
 scan_holds(const ZkHold *holds, int n, const Detector *detector)
 {
@@ -456,8 +455,8 @@ scan_holds(const ZkHold *holds, int n, const Detector *detector)
 }
 
 /*
- * Find the edges of a session that is named by others, and of the remote
- * sessions of the one that it works for.
+ * Find the edges of a session that others name, and of the remote sessions of
+ * the one that it works for.
  */
 static void
 scan_session(const ForeignSession *session)
@@ -473,9 +472,9 @@ scan_session(const ForeignSession *session)
 }
 
 /*
- * May sessions of ours be named that keep others waiting?  A session that waits in
- * ZooKeeper may do that; and one that is in a statement on a foreign server, if
- * it works for another instance, or some session that waits holds anything.
+ * May others name sessions of ours that keep others waiting?  A session that
+ * waits in ZooKeeper may; and one in a statement on a foreign server, if it
+ * works for another instance, or if a waiting session holds anything.
  */
 static bool
 may_be_named(List *sessions, int nholds)
@@ -496,8 +495,8 @@ may_be_named(List *sessions, int nholds)
 
 /*
  * scan_run
- *		Find the local edges whose waits have all lasted for "wait_ms".  These
- *		sessions of ours are named by other instances: a list of vertices.  The
+ *		Find the local edges whose waits have all lasted for "wait_ms".
+ *		Other instances name the sessions "named": a list of vertices.  The
  *		detector knows the edges of the last scan.
  *
  * Takes some time, but no locks for long: see blockers.c and holders.c.  All

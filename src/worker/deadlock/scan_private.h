@@ -17,14 +17,14 @@
 #include "core/deadlock/detector.h"
 #include "nodes/pg_list.h"
 
-/* What a scan has found, palloc'd. */
+/* The result of a scan, palloc'd. */
 typedef struct Scan
 {
 	WaitEdge   *edges;
 	int			nedges;
-	List	   *unknown;		/* Contenders that would have edges if it were
-								 * known that others stand behind them */
-	bool		foreign;		/* sessions of ours may be named in the
+	List	   *unknown;		/* Contenders that would have edges with others
+								 * behind them, which is unknown */
+	bool		foreign;		/* others may name sessions of ours in the
 								 * directory */
 } Scan;
 

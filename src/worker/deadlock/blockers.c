@@ -141,7 +141,8 @@ wait_start(int pid)
 										 NULL);
 
 	if (start == NULL || start->proc->pid != pid ||
-		(TimestampTz) pg_atomic_read_u64(&start->proc->waitStart) != start->since)
+		start->since !=
+		(TimestampTz) pg_atomic_read_u64(&start->proc->waitStart))
 		return NULL;
 	return start;
 }

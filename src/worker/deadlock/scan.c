@@ -96,7 +96,7 @@ static struct
 	SeenWait   *waits;
 	int			nwaits;			/* number of those that count */
 	int64		since_us;		/* what began later does not count */
-	int			dir;			/* allocated edges in scan->edges */
+	int			max_edges;		/* allocated in scan->edges */
 	int			window;			/* the first one reported of a hold with too
 								 * many, modulo their number */
 	uint32		round;			/* number of scans */
@@ -236,10 +236,11 @@ next_edge(void)
 
 	if (scan->nedges == MAX_EDGES)
 		return NULL;
-	if (scan->nedges == scanning.dir)
+	if (scan->nedges == scanning.max_edges)
 	{
-		scanning.dir *= 2;
-		scan->edges = repalloc(scan->edges, scanning.dir * sizeof(WaitEdge));
+		scanning.max_edges *= 2;
+		scan->edges = repalloc(scan->edges,
+							   scanning.max_edges * sizeof(WaitEdge));
 	}
 	return &scan->edges[scan->nedges];
 }
@@ -521,8 +522,8 @@ scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 	sessions = foreign_begin((int64) wait_ms * 1000, named);
 	if (scanning.nwaits == 0 && sessions == NIL)
 		return;
-	scanning.dir = 64;
-	scan->edges = palloc(scanning.dir * sizeof(WaitEdge));
+	scanning.max_edges = 64;
+	scan->edges = palloc(scanning.max_edges * sizeof(WaitEdge));
 	scanning.window = now_ms / (WINDOW_TIMEOUTS * (int64) wait_ms) %
 		MAX_SEEN_OF_HOLD * (MAX_EDGES_OF_HOLD / 2);
 	blockers_begin((int64) wait_ms * 1000);

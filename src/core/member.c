@@ -71,10 +71,7 @@ static const WordField keys[] = {
 	{.key = NULL}
 };
 
-/*
- * member_node
- *		The name of an instance's znode.
- */
+/* The name of an instance's znode. */
 void
 member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
 			char node[MEMBER_NODE_SIZE])
@@ -99,10 +96,7 @@ is_uuid(Bytes bytes)
 	return true;
 }
 
-/*
- * member_is_node
- *		Is this the name of such a znode?
- */
+/* Is this the name of such a znode? */
 bool
 member_is_node(const char *node)
 {
@@ -113,10 +107,7 @@ member_is_node(const char *node)
 		is_uuid(word_bytes(node, uuid_len));
 }
 
-/*
- * member_write
- *		Write the data of an instance's znode; returns the string's length.
- */
+/* Write the data of an instance's znode; returns the string's length. */
 int
 member_write(const Member *member, char data[MEMBER_SIZE])
 {
@@ -271,10 +262,7 @@ member_judge(Member *members, int n)
 	judge_value(members, n, MEMBER_TIMEOUT, MEMBER_OTHER_TIMEOUT);
 }
 
-/*
- * member_misfit_text
- *		The text shown for one bit of Member.misfits.
- */
+/* The text shown for one bit of Member.misfits. */
 const char *
 member_misfit_text(int bit)
 {
@@ -296,10 +284,7 @@ member_misfit_text(int bit)
 	return "unknown";
 }
 
-/*
- * member_write_fleet
- *		Write the data of %clusters itself, for a new identity.
- */
+/* Write the data of %clusters itself, for a new identity. */
 void
 member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
 				   char data[MEMBER_SIZE])

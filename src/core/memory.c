@@ -27,10 +27,7 @@
 /* Set by the library; unit tests abort. */
 void		(*memory_exhausted) (void) = abort;
 
-/*
- * memory_alloc
- *		Allocate zeroed memory, to be freed by free().
- */
+/* Allocate zeroed memory, to be freed by free(). */
 void *
 memory_alloc(size_t size)
 {
@@ -63,10 +60,7 @@ memory_grow(void *array, int n, size_t size)
 	return grown;
 }
 
-/*
- * memory_copy
- *		Copy a string; the copy is to be freed by free().
- */
+/* Copy a string; the copy is to be freed by free(). */
 char *
 memory_copy(const char *text)
 {

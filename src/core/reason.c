@@ -87,10 +87,7 @@ reason_is_of_refusal(const char *line)
 	return false;
 }
 
-/*
- * reason_is_none
- *		Does a line only say that our credentials are useless, not why?
- */
+/* Does a line only say that our credentials are useless, not why? */
 bool
 reason_is_none(const char *line)
 {

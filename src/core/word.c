@@ -26,10 +26,7 @@ word_bytes(const char *data, int len)
 	return bytes;
 }
 
-/*
- * word_bytes_are
- *		Are the bytes this string?
- */
+/* Are the bytes this string? */
 bool
 word_bytes_are(Bytes bytes, const char *text)
 {
@@ -54,10 +51,7 @@ word_ends_with(Bytes bytes, const char *text)
 		memcmp(bytes.data + bytes.len - len, text, len) == 0;
 }
 
-/*
- * word_next
- *		Take the next word off the rest of a note; false if there is none.
- */
+/* Take the next word off the rest of a note; false if there is none. */
 bool
 word_next(Bytes *rest, Bytes *word)
 {
@@ -94,10 +88,7 @@ word_put_text(Writer *writer, const char *text)
 		word_put_byte(writer, *text++);
 }
 
-/*
- * word_put_encoded
- *		Write bytes encoded; with "percent", that character is encoded, too.
- */
+/* Write bytes encoded; with "percent", that character is encoded, too. */
 void
 word_put_encoded(Writer *writer, Bytes bytes, bool percent)
 {
@@ -249,10 +240,7 @@ take_decoded(Bytes *value)
 	return byte;
 }
 
-/*
- * word_parse_text
- *		Decode a value as word_printable() does; false if it is too long.
- */
+/* Decode a value as word_printable() does; false if it is too long. */
 bool
 word_parse_text(Bytes bytes, char *text, int size)
 {
@@ -279,10 +267,7 @@ word_parse_text(Bytes bytes, char *text, int size)
 	return !writer.full;
 }
 
-/*
- * word_parse_unsigned
- *		Read a number without sign or leading zeros.
- */
+/* Read a number without sign or leading zeros. */
 bool
 word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
 {
@@ -303,10 +288,7 @@ word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
 	return true;
 }
 
-/*
- * word_parse_number
- *		Read an int that is not negative.
- */
+/* Read an int that is not negative. */
 bool
 word_parse_number(Bytes bytes, int *number)
 {
@@ -329,11 +311,7 @@ word_parse_time(Bytes bytes, int64_t *time)
 	return true;
 }
 
-/*
- * word_next_field
- *		Take the next field, up to a comma or the end, off the rest of a
- *		value.
- */
+/* Take the next field, up to a comma or the end, off the rest of a value. */
 Bytes
 word_next_field(Bytes *rest)
 {
@@ -351,10 +329,7 @@ word_next_field(Bytes *rest)
 	return field;
 }
 
-/*
- * word_set_text
- *		Set a value of type WORD_TEXT, truncating it if necessary.
- */
+/* Set a value of type WORD_TEXT, truncating it if necessary. */
 void
 word_set_text(char text[WORD_VALUE_SIZE], const char *from)
 {

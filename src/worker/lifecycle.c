@@ -213,10 +213,7 @@ handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
 	errno = save_errno;
 }
 
-/*
- * lifecycle_handle_sigterm
- *		Let SIGTERM end the worker in lifecycle_begin_turn().
- */
+/* Let SIGTERM end the worker in lifecycle_begin_turn(). */
 void
 lifecycle_handle_sigterm(void)
 {
@@ -781,10 +778,7 @@ take_message(int session, const char *message)
 	}
 }
 
-/*
- * lifecycle_event
- *		Handle an event of a session or its connection.
- */
+/* Handle an event of a session or its connection. */
 void
 lifecycle_event(const SessionEvent *event)
 {

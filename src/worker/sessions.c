@@ -61,20 +61,14 @@ static bool used[ZK_MAX_SESSIONS] = {true};
 static int64 since_ms[ZK_MAX_SESSIONS];	/* as of zk_now_ms() */
 static int	end = 1;			/* the highest number in use, plus one */
 
-/*
- * sessions_end
- *		The highest number of a session in use, plus one.
- */
+/* The highest number of a session in use, plus one. */
 int
 sessions_end(void)
 {
 	return end;
 }
 
-/*
- * sessions_has
- *		Is this session in use (open, or to be opened)?
- */
+/* Is this session in use (open, or to be opened)? */
 bool
 sessions_has(int session)
 {
@@ -92,10 +86,7 @@ sessions_since(int session)
 	return since_ms[session];
 }
 
-/*
- * sessions_add
- *		Use this session.
- */
+/* Use this session. */
 void
 sessions_add(int session)
 {
@@ -105,10 +96,7 @@ sessions_add(int session)
 	end = Max(end, session + 1);
 }
 
-/*
- * sessions_remove
- *		This session, other than the first, is no longer needed.
- */
+/* This session, other than the first, is no longer needed. */
 void
 sessions_remove(int session)
 {
@@ -118,10 +106,7 @@ sessions_remove(int session)
 		end--;
 }
 
-/*
- * quota_change
- *		Change the bytes that contenders have, and those being deleted.
- */
+/* Change the bytes that contenders have, and those being deleted. */
 void
 quota_change(int session, int bytes, int leaving)
 {
@@ -129,30 +114,21 @@ quota_change(int session, int bytes, int leaving)
 	quotas[session].leaving += leaving;
 }
 
-/*
- * quota_leave
- *		A node with so many bytes may remain until the session ends.
- */
+/* A node with so many bytes may remain until the session ends. */
 void
 quota_leave(int session, int bytes)
 {
 	quotas[session].left += bytes;
 }
 
-/*
- * quota_forget_left
- *		The session has ended, and with it all its nodes.
- */
+/* The session has ended, and with it all its nodes. */
 void
 quota_forget_left(int session)
 {
 	quotas[session].left = 0;
 }
 
-/*
- * quota_fits
- *		Is there room for so many bytes?
- */
+/* Is there room for so many bytes? */
 bool
 quota_fits(int session, int64 bytes)
 {
@@ -172,10 +148,7 @@ quota_will_fit(int session, int64 bytes)
 	return quota_fits(session, bytes - quotas[session].leaving);
 }
 
-/*
- * quota_excess
- *		How many more bytes must be deleted before so many fit.
- */
+/* How many more bytes must be deleted before so many fit. */
 int64
 quota_excess(int session, int64 bytes)
 {
@@ -185,20 +158,14 @@ quota_excess(int session, int64 bytes)
 		ZK_PATH_BYTES_BOUND;
 }
 
-/*
- * quota_held
- *		Bytes of the nodes that contenders have, or may have.
- */
+/* Bytes of the nodes that contenders have, or may have. */
 int64
 quota_held(int session)
 {
 	return quotas[session].held;
 }
 
-/*
- * quota_publish
- *		Publish how many bytes are taken.
- */
+/* Publish how many bytes are taken. */
 void
 quota_publish(int session)
 {

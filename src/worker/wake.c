@@ -31,31 +31,21 @@ wake_set(WakeReason reason, int64 at_ms)
 	times_ms[reason] = at_ms;
 }
 
-/*
- * wake_time
- *		When the worker is to wake up for this reason, as of zk_now_ms(), or
- *		0.
- */
+/* When the worker is to wake up for this reason, as of zk_now_ms(), or 0. */
 int64
 wake_time(WakeReason reason)
 {
 	return times_ms[reason];
 }
 
-/*
- * wake_is_due
- *		Has the time for this reason come?
- */
+/* Has the time for this reason come? */
 bool
 wake_is_due(WakeReason reason)
 {
 	return times_ms[reason] != 0 && times_ms[reason] <= zk_now_ms();
 }
 
-/*
- * wake_timeout
- *		How long to sleep, in ms; -1: until an event.
- */
+/* How long to sleep, in ms; -1: until an event. */
 long
 wake_timeout(void)
 {

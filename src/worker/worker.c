@@ -120,10 +120,7 @@ make_wait_set(void)
 	return wait_set;
 }
 
-/*
- * zklock_worker_main
- *		Entry point of the background worker.
- */
+/* Entry point of the background worker. */
 void
 zklock_worker_main(Datum main_arg pg_attribute_unused())
 {

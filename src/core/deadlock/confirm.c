@@ -442,10 +442,7 @@ check_own(Detection *state, Probe *probe)
 		probe->checked_own = true;
 }
 
-/*
- * confirm_scanned
- *		The local edges are those of the scan with this number.
- */
+/* The local edges are those of the scan with this number. */
 void
 confirm_scanned(Detection *state, uint32_t scanned)
 {
@@ -906,10 +903,7 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
-/*
- * confirm_done
- *		Handle the answer to an operation; those of others are ignored.
- */
+/* Handle the answer to an operation; those of others are ignored. */
 void
 confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 {
@@ -942,10 +936,7 @@ confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
-/*
- * confirm_forget
- *		The session has ended, and with it all our znodes.
- */
+/* The session has ended, and with it all our znodes. */
 void
 confirm_forget(Detection *state)
 {

@@ -26,10 +26,7 @@
 #include "core/memory.h"
 #include "core/mutation.h"
 
-/*
- * detection_alloc
- *		Zeroed memory, valid until the next step.
- */
+/* Zeroed memory, valid until the next step. */
 void *
 detection_alloc(Detection *state, size_t size)
 {
@@ -37,20 +34,14 @@ detection_alloc(Detection *state, size_t size)
 	return state->blocks[state->nblocks++] = memory_alloc(size);
 }
 
-/*
- * detection_strdup
- *		Copy a string as by detection_alloc().
- */
+/* Copy a string as by detection_alloc(). */
 char *
 detection_strdup(Detection *state, const char *text)
 {
 	return strcpy(detection_alloc(state, strlen(text) + 1), text);
 }
 
-/*
- * detection_free_blocks
- *		Free what the last output has pointed to.
- */
+/* Free what the last output has pointed to. */
 void
 detection_free_blocks(Detection *state)
 {
@@ -112,10 +103,7 @@ detection_take(Detection *state, uint32_t serial, Pending *pending)
 	return false;
 }
 
-/*
- * detection_wake
- *		Something must be done at this time.
- */
+/* Something must be done at this time. */
 void
 detection_wake(Detection *state, int64_t at)
 {
@@ -151,10 +139,7 @@ hash_edge(uint64_t hash, const NoteWait *wait)
 	return hash_bytes(hash, wait->to, strlen(wait->to));
 }
 
-/*
- * detection_find_edge
- *		The same edge among those that there are; NULL: there is none.
- */
+/* The same edge among those that there are; NULL: there is none. */
 LocalEdge *
 detection_find_edge(Detection *state, const WaitEdge *edge)
 {
@@ -208,10 +193,7 @@ detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
 		state->look_at = INT64_MAX;
 }
 
-/*
- * detection_find_holder
- *		What is known of the note of a contender of ours; NULL: nothing.
- */
+/* What is known of the note of a contender of ours; NULL: nothing. */
 Holder *
 detection_find_holder(const Detection *state, const char *path)
 {
@@ -274,10 +256,7 @@ detection_add_holder(Detection *state, const char *path)
 	return holder;
 }
 
-/*
- * detection_drop_holder
- *		Forget a holder without edges that is not among the changed.
- */
+/* Forget a holder without edges that is not among the changed. */
 void
 detection_drop_holder(Detection *state, Holder *holder)
 {
@@ -294,10 +273,7 @@ detection_drop_holder(Detection *state, Holder *holder)
 		state->recount = true;
 }
 
-/*
- * detection_next_holder
- *		Any holder, or the one that comes after another; NULL: there is none.
- */
+/* Any holder, or the one that comes after another; NULL: there is none. */
 Holder *
 detection_next_holder(const Detection *state, const Holder *holder)
 {
@@ -313,10 +289,7 @@ detection_next_holder(const Detection *state, const Holder *holder)
 	return NULL;
 }
 
-/*
- * detection_note_changed
- *		A note may have to be written, ahead of others or behind them.
- */
+/* A note may have to be written, ahead of others or behind them. */
 void
 detection_note_changed(Detection *state, Holder *holder, bool first)
 {
@@ -334,10 +307,7 @@ detection_note_changed(Detection *state, Holder *holder, bool first)
 		state->last_changed = holder;
 }
 
-/*
- * detection_note_all_changed
- *		Any note may have to be written.
- */
+/* Any note may have to be written. */
 void
 detection_note_all_changed(Detection *state)
 {

@@ -694,10 +694,7 @@ detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
 	detector->state->resumed = resumed;
 }
 
-/*
- * detector_free
- *		Free what a detector has allocated; the struct is the caller's.
- */
+/* Free what a detector has allocated; the struct is the caller's. */
 void
 detector_free(Detector *detector)
 {
@@ -725,10 +722,7 @@ detector_free(Detector *detector)
 	detector->state = NULL;
 }
 
-/*
- * detector_set_timeout
- *		Change deadlock_timeout, in us.
- */
+/* Change deadlock_timeout, in us. */
 void
 detector_set_timeout(Detector *detector, int64_t deadlock_timeout)
 {
@@ -792,10 +786,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	confirm_advance(state);
 }
 
-/*
- * detector_knows
- *		Is there an edge from this contender, by the last EDGES?
- */
+/* Is there an edge from this contender, by the last EDGES? */
 bool
 detector_knows(const Detector *detector, const char *path)
 {
@@ -804,10 +795,7 @@ detector_knows(const Detector *detector, const char *path)
 	return holder != NULL && holder->edges >= 0;
 }
 
-/*
- * detector_is_idle
- *		Is there nothing to be scanned, read, written or waited for?
- */
+/* Is there nothing to be scanned, read, written or waited for? */
 bool
 detector_is_idle(const Detector *detector)
 {

@@ -215,20 +215,14 @@ forget_contenders(WaitDirectory *directory)
 	directory->ncontenders = 0;
 }
 
-/*
- * graph_init
- *		Begin a search: a graph without vertices.
- */
+/* Begin a search: a graph without vertices. */
 void
 graph_init(WaitGraph *graph)
 {
 	memset(graph, 0, sizeof(*graph));
 }
 
-/*
- * graph_free
- *		Free what a graph has allocated; the struct is the caller's.
- */
+/* Free what a graph has allocated; the struct is the caller's. */
 void
 graph_free(WaitGraph *graph)
 {
@@ -241,10 +235,7 @@ graph_free(WaitGraph *graph)
 	graph_init(graph);
 }
 
-/*
- * graph_start
- *		Search from this edge, too.
- */
+/* Search from this edge, too. */
 void
 graph_start(WaitGraph *graph, const WaitEdge *edge)
 {

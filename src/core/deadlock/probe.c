@@ -83,10 +83,7 @@ skip(const char **text, const char *prefix)
 	return true;
 }
 
-/*
- * probe_parse_name
- *		Parse the name of a znode in %waits.
- */
+/* Parse the name of a znode in %waits. */
 void
 probe_parse_name(const char *name, ProbeName *parsed)
 {
@@ -114,10 +111,7 @@ probe_parse_name(const char *name, ProbeName *parsed)
 		PROBE_VERDICT : PROBE_NOTHING;
 }
 
-/*
- * probe_answer_prefix
- *		The name of an answer, without ZooKeeper's number.
- */
+/* The name of an answer, without ZooKeeper's number. */
 void
 probe_answer_prefix(int32_t number, uint64_t confirmed,
 					char name[PROBE_NAME_SIZE])
@@ -127,20 +121,14 @@ probe_answer_prefix(int32_t number, uint64_t confirmed,
 					number, confirmed);
 }
 
-/*
- * probe_verdict_name
- *		The name of the verdict about a probe.
- */
+/* The name of the verdict about a probe. */
 void
 probe_verdict_name(int32_t number, char name[PROBE_NAME_SIZE])
 {
 	(void) snprintf(name, PROBE_NAME_SIZE, "verdict-%010" PRId32, number);
 }
 
-/*
- * probe_write
- *		The data of a probe: a string, malloc'd.
- */
+/* The data of a probe: a string, malloc'd. */
 char *
 probe_write(const WaitDeadlock *deadlock)
 {

@@ -84,10 +84,7 @@ take_hex(const char **text, char delimiter, uint64_t max, uint64_t *number)
 	return true;
 }
 
-/*
- * vertex_parse
- *		Parse a session's vertex; false if it is not valid.
- */
+/* Parse a session's vertex; false if it is not valid. */
 bool
 vertex_parse(const char *vertex, VertexSession *session)
 {
@@ -110,10 +107,7 @@ vertex_parse(const char *vertex, VertexSession *session)
 	return true;
 }
 
-/*
- * vertex_write
- *		The text of a session's vertex.
- */
+/* The text of a session's vertex. */
 void
 vertex_write(const VertexSession *session, char vertex[VERTEX_SESSION_SIZE])
 {
@@ -140,10 +134,7 @@ vertex_of_application(const char *name, VertexSession *session)
 		vertex_parse(name + len, session) && !session->remote;
 }
 
-/*
- * vertex_node_path
- *		The path of a session's znode; false if it is too long.
- */
+/* The path of a session's znode; false if it is too long. */
 bool
 vertex_node_path(const char *dir, const VertexNode *node,
 				 char path[NOTE_VERTEX_SIZE])
@@ -177,10 +168,7 @@ cut_number(const char *text, size_t *len, uint64_t *number)
 	return true;
 }
 
-/*
- * vertex_parse_node
- *		Parse the name of a session's znode; false if it is not valid.
- */
+/* Parse the name of a session's znode; false if it is not valid. */
 bool
 vertex_parse_node(const char *name, VertexNode *node)
 {
@@ -223,10 +211,7 @@ is_in_directory(const char *path, const char *directory)
 		memcmp(name - 1 - len, directory, len) == 0;
 }
 
-/*
- * vertex_is_node
- *		Is this the path of a session's znode?
- */
+/* Is this the path of a session's znode? */
 bool
 vertex_is_node(const char *path)
 {
@@ -282,10 +267,7 @@ vertex_waits_dir_of_owner(const char *path, char dir[NOTE_VERTEX_SIZE])
 							   strstr(name, "-lease-") != NULL, dir);
 }
 
-/*
- * vertex_only_names
- *		Does an edge from a session's znode "path" only name the session?
- */
+/* Does an edge from a session's znode "path" only name the session? */
 bool
 vertex_only_names(const char *path, const NoteWait *wait)
 {

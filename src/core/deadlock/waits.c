@@ -748,10 +748,7 @@ make_graph(WaitSearch *search)
 	free(sorted);
 }
 
-/*
- * waits_begin
- *		Begin to search the graph, which must not change until waits_end().
- */
+/* Begin to search the graph, which must not change until waits_end(). */
 WaitSearch *
 waits_begin(WaitGraph *graph)
 {
@@ -771,10 +768,7 @@ waits_begin(WaitGraph *graph)
 	return search;
 }
 
-/*
- * waits_end
- *		End a search.
- */
+/* End a search. */
 void
 waits_end(WaitSearch *search)
 {
@@ -1061,20 +1055,14 @@ waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
 	return false;
 }
 
-/*
- * waits_same_edge
- *		Are these the same edge, of the same hold and the same wait?
- */
+/* Are these the same edge, of the same hold and the same wait? */
 bool
 waits_same_edge(const WaitEdge *a, const WaitEdge *b)
 {
 	return strcmp(a->from, b->from) == 0 && note_same_wait(&a->wait, &b->wait);
 }
 
-/*
- * waits_same_deadlock
- *		Have two deadlocks the same members, with the same notes?
- */
+/* Have two deadlocks the same members, with the same notes? */
 bool
 waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 {
@@ -1094,10 +1082,7 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 	return true;
 }
 
-/*
- * waits_is_requeued
- *		Is the victim only to requeue in tier 1 of its own instance?
- */
+/* Is the victim only to requeue in tier 1 of its own instance? */
 bool
 waits_is_requeued(const WaitDeadlock *deadlock)
 {
@@ -1105,10 +1090,7 @@ waits_is_requeued(const WaitDeadlock *deadlock)
 		!ZK_MUTATED(ZK_DEADLOCK_AHEAD_FAILS);
 }
 
-/*
- * waits_free_deadlock
- *		Free what a deadlock has allocated; the struct is the caller's.
- */
+/* Free what a deadlock has allocated; the struct is the caller's. */
 void
 waits_free_deadlock(WaitDeadlock *deadlock)
 {

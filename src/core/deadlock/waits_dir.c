@@ -36,10 +36,7 @@
 /* How many times deadlock_timeout an unneeded directory stays. */
 #define DIR_LINGER			20
 
-/*
- * waits_dir_path_in
- *		The path of a znode in a directory; "" if that is too long.
- */
+/* The path of a znode in a directory; "" if that is too long. */
 void
 waits_dir_path_in(const char *dir, const char *name,
 				  char path[NOTE_VERTEX_SIZE])
@@ -49,10 +46,7 @@ waits_dir_path_in(const char *dir, const char *name,
 		path[0] = '\0';
 }
 
-/*
- * waits_dir_find
- *		Find a known directory, or NULL.
- */
+/* Find a known directory, or NULL. */
 WaitsDir *
 waits_dir_find(Detection *state, const char *path)
 {
@@ -62,10 +56,7 @@ waits_dir_find(Detection *state, const char *path)
 	return NULL;
 }
 
-/*
- * waits_dir_sweep
- *		Search a directory for unknown znodes of ours, and delete them.
- */
+/* Search a directory for unknown znodes of ours, and delete them. */
 void
 waits_dir_sweep(Detection *state, const char *path)
 {
@@ -75,10 +66,7 @@ waits_dir_sweep(Detection *state, const char *path)
 		dir->sweep = true;
 }
 
-/*
- * waits_dir_throw_away
- *		Delete a znode of ours, now or when there is a connection.
- */
+/* Delete a znode of ours, now or when there is a connection. */
 void
 waits_dir_throw_away(Detection *state, const char *dir, const char *name)
 {
@@ -87,10 +75,7 @@ waits_dir_throw_away(Detection *state, const char *dir, const char *name)
 	waits_dir_path_in(dir, name, state->orphans[state->norphans++].path);
 }
 
-/*
- * waits_dir_made
- *		A mkdir has been answered.
- */
+/* A mkdir has been answered. */
 void
 waits_dir_made(Detection *state, const Pending *pending,
 			   const DetectorInput *in)
@@ -105,10 +90,7 @@ waits_dir_made(Detection *state, const Pending *pending,
 		dir->retry_at = state->now + state->timeout;
 }
 
-/*
- * waits_dir_deleted
- *		A delete has been answered.
- */
+/* A delete has been answered. */
 void
 waits_dir_deleted(Detection *state, const Pending *pending,
 				  const DetectorInput *in)
@@ -134,10 +116,7 @@ waits_dir_deleted(Detection *state, const Pending *pending,
 		}
 }
 
-/*
- * waits_dir_changed
- *		The watch of the list with this serial has fired.
- */
+/* The watch of the list with this serial has fired. */
 void
 waits_dir_changed(Detection *state, uint32_t serial)
 {
@@ -146,10 +125,7 @@ waits_dir_changed(Detection *state, uint32_t serial)
 			state->dirs[i].watch = 0;
 }
 
-/*
- * waits_dir_resumed
- *		There is a connection again: changes may have been missed.
- */
+/* There is a connection again: changes may have been missed. */
 void
 waits_dir_resumed(Detection *state)
 {
@@ -202,10 +178,7 @@ recount_waits_dirs(Detection *state)
 			need_waits_dir(state, dir)->used = true;
 }
 
-/*
- * waits_dir_sweep_anew
- *		The same for an unknown directory, which is listed for that.
- */
+/* The same for an unknown directory, which is listed for that. */
 void
 waits_dir_sweep_anew(Detection *state, const char *path)
 {
@@ -226,10 +199,7 @@ need_waits_dirs(Detection *state)
 			(void) need_waits_dir(state, state->probes[i].dir);
 }
 
-/*
- * waits_dir_want
- *		Watch these directories, whether there are edges or not.
- */
+/* Watch these directories, whether there are edges or not. */
 void
 waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
 {
@@ -324,11 +294,7 @@ waits_dir_listed(Detection *state, WaitsDir *dir, const DetectorInput *in)
 	free(before);
 }
 
-/*
- * waits_dir_forget
- *		The session has ended: forget all directories, and all pending
- *		deletes.
- */
+/* The session has ended: forget all directories, and all pending deletes. */
 void
 waits_dir_forget(Detection *state)
 {
@@ -391,10 +357,7 @@ waits_dir_watch_needed(Detection *state)
 	}
 }
 
-/*
- * waits_dir_clean_up
- *		Delete the znodes that are to be deleted.
- */
+/* Delete the znodes that are to be deleted. */
 void
 waits_dir_clean_up(Detection *state)
 {

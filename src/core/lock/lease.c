@@ -86,10 +86,7 @@ extend(Lease *lease, int64_t until)
 		lease->until = until;
 }
 
-/*
- * lease_begin
- *		A client starts; it will not connect before "now".
- */
+/* A client starts; it will not connect before "now". */
 void
 lease_begin(Lease *lease, int64_t now)
 {
@@ -97,20 +94,14 @@ lease_begin(Lease *lease, int64_t now)
 	lease->awake_at = now;
 }
 
-/*
- * lease_disconnect
- *		The connection is lost.  The lease stays valid.
- */
+/* The connection is lost.  The lease stays valid. */
 void
 lease_disconnect(Lease *lease)
 {
 	lease->nproofs = 0;
 }
 
-/*
- * lease_forget
- *		The session timeout has become shorter: the lease is void.
- */
+/* The session timeout has become shorter: the lease is void. */
 void
 lease_forget(Lease *lease)
 {
@@ -188,10 +179,7 @@ lease_prove(Lease *lease, int64_t timeout, int64_t sent, int64_t now)
 	}
 }
 
-/*
- * lease_heartbeat_at
- *		When the next proof is due to keep the lease running.
- */
+/* When the next proof is due to keep the lease running. */
 int64_t
 lease_heartbeat_at(const Lease *lease, int64_t timeout)
 {

@@ -246,10 +246,7 @@ note_leave_out_waits(const char *data, int len, char *kept)
 	return nkept;
 }
 
-/*
- * note_wait_kind
- *		The kind of the contender that is waited for.
- */
+/* The kind of the contender that is waited for. */
 ZnodeKind
 note_wait_kind(const NoteWait *wait)
 {
@@ -405,21 +402,14 @@ note_write_waits(const Note *note, const NoteWait *waits, int nwaits,
 	return write_words(note, waits, nwaits, data);
 }
 
-/*
- * note_write
- *		Write the note of an instance without waits; returns the string's
- *		length.
- */
+/* Write the note of an instance without waits; returns the string's length. */
 int
 note_write(const Note *note, char data[NOTE_SIZE])
 {
 	return write_words(note, NULL, 0, data);
 }
 
-/*
- * note_write_wait
- *		Write a wait as in "waits="; returns its length.
- */
+/* Write a wait as in "waits="; returns its length. */
 int
 note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
 {
@@ -429,10 +419,7 @@ note_write_wait(const NoteWait *wait, char text[NOTE_WAIT_SIZE])
 	return writer.len;
 }
 
-/*
- * note_parse_wait
- *		Parse what note_write_wait() has written; false if it is not valid.
- */
+/* Parse what note_write_wait() has written; false if it is not valid. */
 bool
 note_parse_wait(const char *text, int len, NoteWait *wait)
 {
@@ -493,10 +480,7 @@ note_is_of_instance(const char *data, int len)
 	return word_begins_with(word_bytes(data, len), NOTE_PREFIX);
 }
 
-/*
- * note_may_be_retained
- *		Do the data of an owner say that it may be retained?
- */
+/* Do the data of an owner say that it may be retained? */
 bool
 note_may_be_retained(const char *data, int len)
 {
@@ -506,10 +490,7 @@ note_may_be_retained(const char *data, int len)
 	return (note.words & NOTE_RETAIN) != 0;
 }
 
-/*
- * note_is_revocation
- *		Has another client requested revocation of the lock?
- */
+/* Has another client requested revocation of the lock? */
 bool
 note_is_revocation(const char *data, int len)
 {

@@ -1565,10 +1565,7 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/*
- * recipe_init
- *		Set up a recipe that has no contender.
- */
+/* Set up a recipe that has no contender. */
 void
 recipe_init(Recipe *recipe)
 {
@@ -1576,10 +1573,7 @@ recipe_init(Recipe *recipe)
 	recipe->state = RECIPE_NONE;
 }
 
-/*
- * recipe_free
- *		Free what a recipe has allocated; the struct is the caller's.
- */
+/* Free what a recipe has allocated; the struct is the caller's. */
 void
 recipe_free(Recipe *recipe)
 {
@@ -1857,10 +1851,7 @@ recipe_event(const RequestAnswer *answer)
 	return events[answer->kind];
 }
 
-/*
- * recipe_is_leaving
- *		Will our node soon be gone, as far as we know?
- */
+/* Will our node soon be gone, as far as we know? */
 bool
 recipe_is_leaving(const Recipe *recipe)
 {
@@ -1869,10 +1860,7 @@ recipe_is_leaving(const Recipe *recipe)
 		(recipe->state == RECIPE_LEAVING && !recipe->refused);
 }
 
-/*
- * recipe_state_name
- *		The name of a state, for log lines.
- */
+/* The name of a state, for log lines. */
 const char *
 recipe_state_name(RecipeState state)
 {

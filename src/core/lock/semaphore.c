@@ -1246,10 +1246,7 @@ on_answer(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 	}
 }
 
-/*
- * semaphore_init
- *		Set up a semaphore that has no permit and wants none.
- */
+/* Set up a semaphore that has no permit and wants none. */
 void
 semaphore_init(Semaphore *semaphore)
 {
@@ -1258,10 +1255,7 @@ semaphore_init(Semaphore *semaphore)
 	recipe_init(&semaphore->lock);
 }
 
-/*
- * semaphore_free
- *		Free what a semaphore has allocated; the struct is the caller's.
- */
+/* Free what a semaphore has allocated; the struct is the caller's. */
 void
 semaphore_free(Semaphore *semaphore)
 {
@@ -1391,10 +1385,7 @@ semaphore_may_have_permit(const Semaphore *semaphore)
 		(semaphore->state != SEMAPHORE_LEAVING || semaphore->has_node);
 }
 
-/*
- * semaphore_is_leaving
- *		Will our permit, if there is one, soon be gone, as far as we know?
- */
+/* Will our permit, if there is one, soon be gone, as far as we know? */
 bool
 semaphore_is_leaving(const Semaphore *semaphore)
 {
@@ -1403,10 +1394,7 @@ semaphore_is_leaving(const Semaphore *semaphore)
 		(semaphore->state == SEMAPHORE_LEAVING && !semaphore->refused);
 }
 
-/*
- * semaphore_state_name
- *		The name of a state, for log lines.
- */
+/* The name of a state, for log lines. */
 const char *
 semaphore_state_name(SemaphoreState state)
 {

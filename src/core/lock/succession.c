@@ -43,10 +43,7 @@
 #include "core/lock/znode.h"
 #include "core/mutation.h"
 
-/*
- * succession_init
- *		Nothing is known of the directory.
- */
+/* Nothing is known of the directory. */
 void
 succession_init(Succession *succession)
 {
@@ -61,10 +58,7 @@ is_latest(const Succession *succession, uint32_t serial)
 		succession->serial == serial;
 }
 
-/*
- * succession_watch
- *		A get that watches the directory is sent.
- */
+/* A get that watches the directory is sent. */
 void
 succession_watch(Succession *succession, uint32_t serial)
 {
@@ -72,10 +66,7 @@ succession_watch(Succession *succession, uint32_t serial)
 	succession->serial = serial;
 }
 
-/*
- * succession_watched
- *		The get is answered; "ok": the directory exists and is watched.
- */
+/* The get is answered; "ok": the directory exists and is watched. */
 void
 succession_watched(Succession *succession, uint32_t serial, bool ok)
 {
@@ -87,11 +78,7 @@ succession_watched(Succession *succession, uint32_t serial, bool ok)
 		succession_fired(succession, serial);
 }
 
-/*
- * succession_fired
- *		The watch has fired, or was removed: the directory may have been
- *		deleted.
- */
+/* The watch has fired, or was removed: the directory may have been deleted. */
 void
 succession_fired(Succession *succession, uint32_t serial)
 {
@@ -101,10 +88,7 @@ succession_fired(Succession *succession, uint32_t serial)
 	succession->state = SUCCESSION_UNKNOWN;
 }
 
-/*
- * succession_disconnect
- *		The connection, and with it the watch, is lost.
- */
+/* The connection, and with it the watch, is lost. */
 void
 succession_disconnect(Succession *succession)
 {
@@ -115,20 +99,14 @@ succession_disconnect(Succession *succession)
 	succession->state = SUCCESSION_UNKNOWN;
 }
 
-/*
- * succession_doubt
- *		The next contender must read, whatever is watched.
- */
+/* The next contender must read, whatever is watched. */
 void
 succession_doubt(Succession *succession)
 {
 	succession->state = SUCCESSION_UNKNOWN;
 }
 
-/*
- * succession_leave
- *		The delete of our exclusive owner's node is sent.
- */
+/* The delete of our exclusive owner's node is sent. */
 void
 succession_leave(Succession *succession, int32_t number)
 {
@@ -137,10 +115,7 @@ succession_leave(Succession *succession, int32_t number)
 	succession->number = number;
 }
 
-/*
- * succession_left
- *		The delete is answered; "deleted": it has deleted that node.
- */
+/* The delete is answered; "deleted": it has deleted that node. */
 void
 succession_left(Succession *succession, int32_t number, bool deleted)
 {

@@ -199,10 +199,7 @@ turn_granted(Turn *turn, bool queued, bool retainable, int64_t now)
 	return keep_until(turn, 0);
 }
 
-/*
- * turn_given_up
- *		The contender, which owns the lock, is to be deleted.
- */
+/* The contender, which owns the lock, is to be deleted. */
 void
 turn_given_up(Turn *turn, int64_t now)
 {
@@ -256,10 +253,7 @@ turn_gone(Turn *turn, int32_t release_time, int64_t now)
 	return release_time;
 }
 
-/*
- * turn_alone
- *		No other contender is behind ours, and the worker will learn of any.
- */
+/* No other contender is behind ours, and the worker will learn of any. */
 void
 turn_alone(Turn *turn)
 {
@@ -302,10 +296,7 @@ turn_contended(Turn *turn, bool idle, bool taker, int waiting, int64_t now)
 	return TURN_KEEP;
 }
 
-/*
- * turn_new_worker
- *		There is a new worker, and the old mail has been discarded.
- */
+/* There is a new worker, and the old mail has been discarded. */
 void
 turn_new_worker(Turn *turn)
 {

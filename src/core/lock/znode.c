@@ -173,10 +173,7 @@ znode_check_root(const char *root)
 	return NULL;
 }
 
-/*
- * znode_make_uuid
- *		Make a version 4 UUID (RFC 4122) from 16 random bytes in "uuid".
- */
+/* Make a version 4 UUID (RFC 4122) from 16 random bytes in "uuid". */
 void
 znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
 {
@@ -184,10 +181,7 @@ znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
 	uuid[8] = (uuid[8] & 0x3F) | 0x80;
 }
 
-/*
- * znode_write_uuid
- *		Write a UUID as text, as in the names of znodes.
- */
+/* Write a UUID as text, as in the names of znodes. */
 void
 znode_write_uuid(const uint8_t uuid[ZNODE_UUID_BYTES],
 				 char text[ZNODE_UUID_SIZE])
@@ -253,10 +247,7 @@ uuid_digit(char c)
 	return p ? (int) (p - hex_lower) : -1;
 }
 
-/*
- * znode_parse_uuid
- *		Read the UUID from a child's name, if it is named as ours are.
- */
+/* Read the UUID from a child's name, if it is named as ours are. */
 bool
 znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
 {
@@ -281,10 +272,7 @@ znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
 	return znode_has_uuid(child, uuid);
 }
 
-/*
- * znode_has_uuid
- *		Was this child created with our UUID?
- */
+/* Was this child created with our UUID? */
 bool
 znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
 {

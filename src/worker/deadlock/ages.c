@@ -43,10 +43,7 @@ static struct
 	int64		look_us;		/* its time, of zk_now_us() */
 }			kinds[NKINDS];
 
-/*
- * ages_sample
- *		Begin a sample: forget what the last one has not seen.
- */
+/* Begin a sample: forget what the last one has not seen. */
 void
 ages_sample(AgeOf of)
 {

@@ -231,10 +231,7 @@ blockers_begin(int64 wait_us)
 	(void) sample(wait_us, true);
 }
 
-/*
- * blockers_max
- *		The most processes that can wait for a heavyweight lock.
- */
+/* The most processes that can wait for a heavyweight lock. */
 int
 blockers_max(void)
 {

@@ -339,20 +339,14 @@ deadlock_attach(bool resumed)
 	adopt_notes();
 }
 
-/*
- * deadlock_set_connected
- *		The first session has got a connection, or lost it.
- */
+/* The first session has got a connection, or lost it. */
 void
 deadlock_set_connected(bool connected)
 {
 	tell_detector(connected ? DETECTOR_RESUMED : DETECTOR_SUSPENDED);
 }
 
-/*
- * deadlock_end_session
- *		A session is over, with all its requests.
- */
+/* A session is over, with all its requests. */
 void
 deadlock_end_session(int session)
 {
@@ -509,10 +503,7 @@ glance(int64 now_ms)
 	return deadlock.glanced_ms + deadlock.timeout_ms;
 }
 
-/*
- * deadlock_run
- *		Do what is due, and schedule the next call.
- */
+/* Do what is due, and schedule the next call. */
 void
 deadlock_run(void)
 {

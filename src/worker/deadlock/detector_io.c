@@ -67,10 +67,7 @@ static struct
 	bool		waits_dirs_noted;	/* for the next worker */
 }			io;
 
-/*
- * detector_io_attach
- *		Begin; the handler is for all requests.
- */
+/* Begin; the handler is for all requests. */
 void
 detector_io_attach(SessionHandler handler)
 {
@@ -79,10 +76,7 @@ detector_io_attach(SessionHandler handler)
 	detector_io_forget();
 }
 
-/*
- * detector_io_forget
- *		The first session is over: forget its requests.
- */
+/* The first session is over: forget its requests. */
 void
 detector_io_forget(void)
 {
@@ -111,10 +105,7 @@ detector_io_left_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 	return found;
 }
 
-/*
- * detector_io_leave_waits_dirs
- *		No directory has a znode of ours.
- */
+/* No directory has a znode of ours. */
 void
 detector_io_leave_waits_dirs(void)
 {

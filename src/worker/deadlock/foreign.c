@@ -56,10 +56,7 @@ static struct
 	uint64		number;			/* of the last znode */
 }			foreign;
 
-/*
- * foreign_is_set
- *		Do our sessions tell other instances for whom remote sessions work?
- */
+/* Do our sessions tell other instances for whom remote sessions work? */
 bool
 foreign_is_set(void)
 {
@@ -257,20 +254,14 @@ foreign_begin(int64 wait_us, List *named)
 	return result;
 }
 
-/*
- * foreign_find
- *		The session of a process, or NULL.
- */
+/* The session of a process, or NULL. */
 ForeignSession *
 foreign_find(int pid)
 {
 	return hash_search(foreign.sessions, &pid, HASH_FIND, NULL);
 }
 
-/*
- * foreign_waits_dir
- *		The directory for edges of sessions; false if there is none.
- */
+/* The directory for edges of sessions; false if there is none. */
 bool
 foreign_waits_dir(char dir[NOTE_VERTEX_SIZE])
 {
@@ -278,10 +269,7 @@ foreign_waits_dir(char dir[NOTE_VERTEX_SIZE])
 					WAITS_DIR) < NOTE_VERTEX_SIZE;
 }
 
-/*
- * foreign_skip
- *		Take a scan that was not made as one that has found nothing.
- */
+/* Take a scan that was not made as one that has found nothing. */
 void
 foreign_skip(void)
 {

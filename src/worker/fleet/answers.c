@@ -298,10 +298,7 @@ answers_collect(void)
 	}
 }
 
-/*
- * answers_begin
- *		Begin to answer the collected questions.
- */
+/* Begin to answer the collected questions. */
 void
 answers_begin(void)
 {
@@ -310,11 +307,7 @@ answers_begin(void)
 			start(&answers[i]);
 }
 
-/*
- * answers_restart
- *		The session, with all operations, is over: start over in the next
- *		one.
- */
+/* The session, with all operations, is over: start over in the next one. */
 void
 answers_restart(void)
 {

@@ -167,10 +167,7 @@ publish_root(const char *root)
 	session_write_fleet(&fleet.info);
 }
 
-/*
- * fleet_drop_auths
- *		The next worker no longer presents the former credentials.
- */
+/* The next worker no longer presents the former credentials. */
 void
 fleet_drop_auths(void)
 {
@@ -668,10 +665,7 @@ fleet_is_settled(void)
 		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
 }
 
-/*
- * fleet_run
- *		Begin what is to be done, if there is a connection.
- */
+/* Begin what is to be done, if there is a connection. */
 void
 fleet_run(void)
 {

@@ -88,20 +88,14 @@ static const char *const directories[NPLACES] = {
 	[PLACE_LOCKS] = ZNODE_LOCKS_DIR,
 };
 
-/*
- * members_path
- *		The path of %clusters below a root.
- */
+/* The path of %clusters below a root. */
 void
 members_path(const char *root, char path[ZNODE_PATH_SIZE])
 {
 	snprintf(path, ZNODE_PATH_SIZE, "%s/%s", root, MEMBER_DIR);
 }
 
-/*
- * queue_directory
- *		The subdirectory of a place in the lock directory, or NULL.
- */
+/* The subdirectory of a place in the lock directory, or NULL. */
 const char *
 queue_directory(QueuePlace place)
 {
@@ -542,11 +536,7 @@ reader_event(Reader *reader, const RequestAnswer *in)
 	return reader->open == 0;
 }
 
-/*
- * reader_free
- *		Forget a reader, with what it has read; answers still out are
- *		ignored.
- */
+/* Forget a reader, with what it has read; answers still out are ignored. */
 void
 reader_free(Reader *reader)
 {
@@ -673,10 +663,7 @@ reader_left_out(const Reader *reader)
 	return reads_all(reader) ? 0 : reader->queues->n - reader->queues->nread;
 }
 
-/*
- * reader_has
- *		Is there a member's znode of this name?
- */
+/* Is there a member's znode of this name? */
 bool
 reader_has(const Reader *reader, const char *node)
 {
@@ -688,10 +675,7 @@ reader_has(const Reader *reader, const char *node)
 	return false;
 }
 
-/*
- * reader_members
- *		The members, palloc'd, in no order.
- */
+/* The members, palloc'd, in no order. */
 Member *
 reader_members(const Reader *reader, int *count)
 {

@@ -223,10 +223,7 @@ look_again_in_turn(void)
 	wake_set(WAKE_WATCH, first ? due_to_look(first, n, last_ms) : 0);
 }
 
-/*
- * checks_run
- *		Check all contenders that are due.
- */
+/* Check all contenders that are due. */
 void
 checks_run(void)
 {

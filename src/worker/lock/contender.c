@@ -100,10 +100,7 @@ contenders_init(SessionHandler handler, SessionHandler lock_handler)
 	dlist_init(&contenders.watching);
 }
 
-/*
- * contenders_count
- *		The number of contenders, including parked ones.
- */
+/* The number of contenders, including parked ones. */
 int
 contenders_count(void)
 {
@@ -116,10 +113,7 @@ contenders_count_of(int session)
 	return contenders.counts[session];
 }
 
-/*
- * contenders_list
- *		All contenders, palloc'd, since a step changes the table.
- */
+/* All contenders, palloc'd, since a step changes the table. */
 Contender **
 contenders_list(int *n)
 {
@@ -157,10 +151,7 @@ path_bytes(const char *directory, const char *below, ZnodeKind kind)
 		strlen(below) + strlen(name);
 }
 
-/*
- * contender_make
- *		Find the contender of a slot, or make one that is not begun.
- */
+/* Find the contender of a slot, or make one that is not begun. */
 Contender *
 contender_make(ZkSlot *slot, ZnodeKind kind)
 {
@@ -234,10 +225,7 @@ forget_uuid(Contender *contender)
 	contender->has_uuid = false;
 }
 
-/*
- * contender_forget_note
- *		The contender's node, and with it the note, is gone or replaced.
- */
+/* The contender's node, and with it the note, is gone or replaced. */
 void
 contender_forget_note(Contender *contender)
 {
@@ -298,10 +286,7 @@ contender_note(const Contender *contender)
 	return data;
 }
 
-/*
- * contender_note_uuid
- *		Give the contender a new UUID, in place of any other, to begin with.
- */
+/* Give the contender a new UUID, in place of any other, to begin with. */
 void
 contender_note_uuid(Contender *contender, const uint8 *uuid)
 {
@@ -319,20 +304,14 @@ contender_note_uuid(Contender *contender, const uint8 *uuid)
 	contender_forget_note(contender);
 }
 
-/*
- * contender_has_uuid
- *		Does a contender use this UUID?
- */
+/* Does a contender use this UUID? */
 bool
 contender_has_uuid(const uint8 *uuid)
 {
 	return hash_search(contenders.uuids, uuid, HASH_FIND, NULL) != NULL;
 }
 
-/*
- * contender_place_path
- *		The path of the lock directory, or of a part of a semaphore's.
- */
+/* The path of the lock directory, or of a part of a semaphore's. */
 void
 contender_place_path(const Contender *contender, SemaphorePlace place,
 					 char path[PLACE_PATH_SIZE])
@@ -380,10 +359,7 @@ contender_queued_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
 	return contender->queued_since_ms != 0 && contender->now.queues;
 }
 
-/*
- * contender_find_path
- *		The contender whose node has this path, or NULL.
- */
+/* The contender whose node has this path, or NULL. */
 Contender *
 contender_find_path(const char *path)
 {
@@ -423,10 +399,7 @@ set_watch(Contender *contender, uint32 serial)
 	contenders.nwatching++;
 }
 
-/*
- * contender_drop
- *		Forget a contender.
- */
+/* Forget a contender. */
 void
 contender_drop(Contender *contender)
 {
@@ -448,10 +421,7 @@ contender_drop(Contender *contender)
 	hash_search(contenders.by_slot, &contender->slot, HASH_REMOVE, NULL);
 }
 
-/*
- * contender_is_begun
- *		Has the contender anything in ZooKeeper, or may it have?
- */
+/* Has the contender anything in ZooKeeper, or may it have? */
 bool
 contender_is_begun(const Contender *contender)
 {
@@ -481,10 +451,7 @@ count_bytes(Contender *contender)
 	contender->leaving = leaving;
 }
 
-/*
- * contender_update
- *		Note what a step of the contender's machine has changed.
- */
+/* Note what a step of the contender's machine has changed. */
 void
 contender_update(Contender *contender)
 {
@@ -496,20 +463,14 @@ contender_update(Contender *contender)
 		contender_set_queued(contender, false);
 }
 
-/*
- * contender_bytes_wanted
- *		What the contender needs of the quota to begin.
- */
+/* What the contender needs of the quota to begin. */
 int
 contender_bytes_wanted(const Contender *contender)
 {
 	return contender->place_bytes + contender->permit_bytes;
 }
 
-/*
- * contender_park
- *		Let the contender wait for room, behind others that do.
- */
+/* Let the contender wait for room, behind others that do. */
 void
 contender_park(Contender *contender, uint32 group)
 {
@@ -519,10 +480,7 @@ contender_park(Contender *contender, uint32 group)
 	dlist_push_tail(&contenders.parked, &contender->parked_node);
 }
 
-/*
- * contender_first_parked
- *		The first contender that waits for room, or NULL.
- */
+/* The first contender that waits for room, or NULL. */
 Contender *
 contender_first_parked(void)
 {
@@ -573,11 +531,7 @@ contender_set_queued(Contender *contender, bool queued)
 		dlist_delete(&contender->queued_node);
 }
 
-/*
- * contender_first_queued
- *		The contender that has been queued behind others for longest, or
- *		NULL.
- */
+/* The contender that has been queued behind others for longest, or NULL. */
 Contender *
 contender_first_queued(void)
 {
@@ -608,10 +562,7 @@ contender_queued_after(int64 at_ms)
 	return first_ms;
 }
 
-/*
- * contender_delay_watch
- *		Treat the watch that the contender waits for as set now.
- */
+/* Treat the watch that the contender waits for as set now. */
 void
 contender_delay_watch(Contender *contender)
 {
@@ -647,10 +598,7 @@ contender_schedule_check(Contender *contender, int64 at_ms)
 	pairingheap_add(contenders.checks, &contender->check_node);
 }
 
-/*
- * contender_next_due
- *		A contender that is due for a check, or NULL; the time is reset.
- */
+/* A contender that is due for a check, or NULL; the time is reset. */
 Contender *
 contender_next_due(int64 now_ms)
 {
@@ -666,11 +614,7 @@ contender_next_due(int64 now_ms)
 	return contender;
 }
 
-/*
- * contender_next_check
- *		When the first contender is due for a check, as of zk_now_ms(); or
- *		0.
- */
+/* When the first contender is due for a check, as of zk_now_ms(); or 0. */
 int64
 contender_next_check(void)
 {

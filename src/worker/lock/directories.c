@@ -361,10 +361,7 @@ disconnect_all(dlist_head *list)
 	}
 }
 
-/*
- * directories_disconnect
- *		The connection is lost, and perhaps the session.
- */
+/* The connection is lost, and perhaps the session. */
 void
 directories_disconnect(void)
 {
@@ -412,10 +409,7 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 		forget_watch(directory);
 }
 
-/*
- * directory_is_known
- *		Has this directory been seen to exist?
- */
+/* Has this directory been seen to exist? */
 bool
 directory_is_known(const char *path)
 {
@@ -428,10 +422,7 @@ directory_is_known(const char *path)
 	return bucket[find_place(bucket, hash)] == hash;
 }
 
-/*
- * directory_note
- *		Note whether this directory is known to exist.
- */
+/* Note whether this directory is known to exist. */
 void
 directory_note(const char *path, bool known)
 {
@@ -449,10 +440,7 @@ directory_note(const char *path, bool known)
 		succession_doubt(&directory->succession);
 }
 
-/*
- * directory_owns_unread
- *		Is our next contender likely to own the lock with nothing read?
- */
+/* Is our next contender likely to own the lock with nothing read? */
 bool
 directory_owns_unread(const char *path)
 {
@@ -494,10 +482,7 @@ directory_leave(const char *path, int32_t number)
 	succession_leave(&directory->succession, number);
 }
 
-/*
- * directory_left
- *		The delete of a contender is answered; "deleted": it is done.
- */
+/* The delete of a contender is answered; "deleted": it is done. */
 void
 directory_left(const char *path, int32_t number, bool deleted)
 {
@@ -565,10 +550,7 @@ directory_warn(const char *path, const char *child, bool persistent)
 			 errhint("Curator clients count it as a contender and may wait for it forever.  Do not keep other znodes in lock directories.")));
 }
 
-/*
- * directory_make
- *		Make a directory, with its parents, and ignore the answer.
- */
+/* Make a directory, with its parents, and ignore the answer. */
 void
 directory_make(const char *path, int session)
 {

@@ -29,10 +29,7 @@ struct Machine
 	};
 };
 
-/*
- * machine_make
- *		Make a machine for contenders of this kind.
- */
+/* Make a machine for contenders of this kind. */
 Machine *
 machine_make(ZnodeKind kind)
 {
@@ -109,11 +106,7 @@ machine_want(Machine *machine, const uint8 *uuid, const ZkContender *wanted,
 	take_output(machine, &recipe_out, out);
 }
 
-/*
- * machine_resume
- *		Continue a contender of the previous worker, as its slot describes
- *		it.
- */
+/* Continue a contender of the previous worker, as its slot describes it. */
 void
 machine_resume(Machine *machine, ZkSlotState state, const ZkContender *known,
 			   MachineOutput *out)
@@ -251,10 +244,7 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 	status->has_given_up = !semaphore->refused && !lock->refused;
 }
 
-/*
- * machine_describe
- *		Fill in the state of a machine.
- */
+/* Fill in the state of a machine. */
 void
 machine_describe(const Machine *machine, MachineStatus *status)
 {

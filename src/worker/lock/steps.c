@@ -414,10 +414,7 @@ step(Contender *contender, bool for_lock, const RecipeInput *input)
 	carry_out(contender, &out);
 }
 
-/*
- * step_start
- *		Begin a contender in a session that has room for it.
- */
+/* Begin a contender in a session that has room for it. */
 void
 step_start(Contender *contender, int session, const ZkContender *wanted)
 {
@@ -443,10 +440,7 @@ step_start_together(Contender *contender, int session,
 	want(contender, wanted, out);
 }
 
-/*
- * step_submit_part
- *		Submit the operations of this kind, with others of the same group.
- */
+/* Submit the operations of this kind, with others of the same group. */
 void
 step_submit_part(Contender *contender, MachineOutput *out, RequestKind kind,
 				 uint32 group)
@@ -484,11 +478,7 @@ step_requeue(Contender *contender)
 	return true;
 }
 
-/*
- * step_resume
- *		Continue a contender of the previous worker, as its slot describes
- *		it.
- */
+/* Continue a contender of the previous worker, as its slot describes it. */
 void
 step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 {
@@ -525,10 +515,7 @@ expire(Contender *contender)
 	contender_drop(contender);
 }
 
-/*
- * contenders_expire
- *		The session, and with it its contenders, is gone: tell the slots.
- */
+/* The session, and with it its contenders, is gone: tell the slots. */
 void
 contenders_expire(int session)
 {
@@ -627,10 +614,7 @@ on_lock_answer(void *contender, const RequestAnswer *answer)
 	take_answer(contender, true, answer);
 }
 
-/*
- * contenders_attach
- *		Begin with no contenders.
- */
+/* Begin with no contenders. */
 void
 contenders_attach(void)
 {

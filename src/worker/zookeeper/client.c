@@ -446,10 +446,7 @@ client_init_process(void)
 	return wake_fd;
 }
 
-/*
- * client_init
- *		Make an empty client, whose memory must last as long as the process.
- */
+/* Make an empty client, whose memory must last as long as the process. */
 void
 client_init(Client *client)
 {
@@ -594,10 +591,7 @@ client_close(Client *client)
 		start_thread(close_handle, client);
 }
 
-/*
- * client_await_event
- *		Wait for events, at most until this time, as of zk_now_ms().
- */
+/* Wait for events, at most until this time, as of zk_now_ms(). */
 void
 client_await_event(int64 until_ms)
 {
@@ -650,10 +644,7 @@ client_send_check(Client *client, zoo_op_result_t *checked,
 	return client_send_multi(client, 1, &zop, checked, callback, data);
 }
 
-/*
- * client_is_ours
- *		Is this the stat of an ephemeral node of our session?
- */
+/* Is this the stat of an ephemeral node of our session? */
 bool
 client_is_ours(const Client *client, const struct Stat *stat)
 {
@@ -758,10 +749,7 @@ client_next_event(Client *client)
 	return NULL;
 }
 
-/*
- * client_next_message
- *		The oldest message of the library, as client_next_event().
- */
+/* The oldest message of the library, as client_next_event(). */
 ClientEvent *
 client_next_message(void)
 {
@@ -796,10 +784,7 @@ client_free_answer(ClientEvent *event)
 	free(event->barrier);
 }
 
-/*
- * client_free_notice
- *		Free an event that is not an answer.
- */
+/* Free an event that is not an answer. */
 void
 client_free_notice(ClientEvent *event)
 {

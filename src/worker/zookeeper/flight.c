@@ -152,10 +152,7 @@ typedef struct FlightPlan
 	int			nsent;			/* operations that will be answered */
 } FlightPlan;
 
-/*
- * flight_init
- *		Make an empty flight, with its operations in "context".
- */
+/* Make an empty flight, with its operations in "context". */
 void
 flight_init(Flight *flight, Client *client, Watches *watches,
 			MemoryContext context)
@@ -170,10 +167,7 @@ flight_init(Flight *flight, Client *client, Watches *watches,
 	flight->passengers = passengers_create(context, 64, NULL);
 }
 
-/*
- * flight_submit
- *		Submit a request, to be sent by flight_send().
- */
+/* Submit a request, to be sent by flight_send(). */
 void
 flight_submit(Flight *flight, uint32_t owner, const Request *request)
 {
@@ -198,20 +192,14 @@ flight_submit_heartbeat(Flight *flight)
 	dlist_push_head(&flight->submitted, &op->node);
 }
 
-/*
- * flight_is_out
- *		Is a flight out?  Then no other can be sent.
- */
+/* Is a flight out?  Then no other can be sent. */
 bool
 flight_is_out(const Flight *flight)
 {
 	return !dlist_is_empty((dlist_head *) &flight->out);
 }
 
-/*
- * flight_hold_back
- *		The server has not processed something: delay the next flight.
- */
+/* The server has not processed something: delay the next flight. */
 void
 flight_hold_back(Flight *flight)
 {
@@ -219,10 +207,7 @@ flight_hold_back(Flight *flight)
 		flight->resend_ms = zk_now_ms() + RESEND_DELAY_MS;
 }
 
-/*
- * flight_forget
- *		Free an operation and its answer.
- */
+/* Free an operation and its answer. */
 void
 flight_forget(Operation *op)
 {
@@ -241,10 +226,7 @@ forget_list(dlist_head *list)
 	}
 }
 
-/*
- * flight_forget_waiting
- *		Free the operations that have not been sent.
- */
+/* Free the operations that have not been sent. */
 void
 flight_forget_waiting(Flight *flight)
 {
@@ -252,10 +234,7 @@ flight_forget_waiting(Flight *flight)
 	forget_list(&flight->submitted);
 }
 
-/*
- * flight_forget_out
- *		Free the operations that are out; the client must be closed.
- */
+/* Free the operations that are out; the client must be closed. */
 void
 flight_forget_out(Flight *flight)
 {
@@ -273,10 +252,7 @@ board(Flight *flight, dlist_head *list)
 	return op;
 }
 
-/*
- * flight_directory_deleted
- *		A watch has reported the deletion of this directory.
- */
+/* A watch has reported the deletion of this directory. */
 void
 flight_directory_deleted(Flight *flight, const char *directory)
 {

@@ -357,10 +357,7 @@ can_be_grouped(const Operation *op)
 		kind == REQUEST_CHECK;
 }
 
-/*
- * operation_make
- *		Make an operation from a request, in "context".
- */
+/* Make an operation from a request, in "context". */
 Operation *
 operation_make(Client *client, MemoryContext context, uint32_t owner,
 			   const Request *request)
@@ -396,20 +393,14 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 	return op;
 }
 
-/*
- * operation_parts
- *		The number of operations in a multi that this takes.
- */
+/* The number of operations in a multi that this takes. */
 int
 operation_parts(const Operation *op)
 {
 	return op->request.kind == REQUEST_REQUEUE ? 2 : 1;
 }
 
-/*
- * operation_make_heartbeat
- *		Make a write that changes nothing, in "context".
- */
+/* Make a write that changes nothing, in "context". */
 Operation *
 operation_make_heartbeat(Client *client, MemoryContext context)
 {
@@ -751,10 +742,7 @@ forget_watch(const Operation *op, Watches *watches)
 					   op->request.serial);
 }
 
-/*
- * operation_note_watch
- *		Note by the answer whether this has set or removed its watch.
- */
+/* Note by the answer whether this has set or removed its watch. */
 void
 operation_note_watch(const Operation *op, Watches *watches)
 {
@@ -775,10 +763,7 @@ free_answer(Operation *op)
 	op->multi = NULL;
 }
 
-/*
- * operation_reset
- *		Forget the answer to an operation, so that it can be sent again.
- */
+/* Forget the answer to an operation, so that it can be sent again. */
 void
 operation_reset(Operation *op, Watches *watches)
 {
@@ -792,10 +777,7 @@ operation_reset(Operation *op, Watches *watches)
 	op->request.batch = 0;
 }
 
-/*
- * operation_free
- *		Free an operation, which is in no list, and its answer.
- */
+/* Free an operation, which is in no list, and its answer. */
 void
 operation_free(Operation *op)
 {
@@ -807,10 +789,7 @@ operation_free(Operation *op)
 	pfree(op);
 }
 
-/*
- * operation_is_in
- *		Is the operation about a znode in this directory?
- */
+/* Is the operation about a znode in this directory? */
 bool
 operation_is_in(const Operation *op, const char *directory)
 {
@@ -820,10 +799,7 @@ operation_is_in(const Operation *op, const char *directory)
 		strchr(op->path + len + 1, '/') == NULL;
 }
 
-/*
- * operation_note_deletion
- *		This directory has been deleted since the operation was submitted.
- */
+/* This directory has been deleted since the operation was submitted. */
 void
 operation_note_deletion(Operation *op, const char *directory)
 {
@@ -831,10 +807,7 @@ operation_note_deletion(Operation *op, const char *directory)
 		op->directory_deleted = true;
 }
 
-/*
- * operation_is_proof
- *		Has the leader processed this, and a quorum logged the outcome?
- */
+/* Has the leader processed this, and a quorum logged the outcome? */
 bool
 operation_is_proof(const Operation *op)
 {

@@ -298,10 +298,7 @@ security_find_problem(void)
 	return sasl_is_wanted() ? find_sasl_problem() : NULL;
 }
 
-/*
- * tls_files
- *		The files, as the library wants them, palloc'd; NULL: no TLS.
- */
+/* The files, as the library wants them, palloc'd; NULL: no TLS. */
 char *
 tls_files(void)
 {
@@ -310,10 +307,7 @@ tls_files(void)
 				 NO_PASSPHRASE) : NULL;
 }
 
-/*
- * tls_is_hopeless
- *		Does this message say that the library cannot use the files?
- */
+/* Does this message say that the library cannot use the files? */
 bool
 tls_is_hopeless(const char *message)
 {
@@ -374,10 +368,7 @@ forget_auth(char *auth)
 	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
 }
 
-/*
- * auths_attach
- *		Begin with what the previous worker presented.
- */
+/* Begin with what the previous worker presented. */
 void
 auths_attach(void)
 {
@@ -417,20 +408,14 @@ auths_collect(bool needed)
 	return auths;
 }
 
-/*
- * auths_are_several
- *		Do the sessions present more than one credential?
- */
+/* Do the sessions present more than one credential? */
 bool
 auths_are_several(void)
 {
 	return auths[0] != '\0' && auths[strlen(auths) + 1] != '\0';
 }
 
-/*
- * auths_are_old
- *		Do the sessions present credentials that are not zklock.auth's?
- */
+/* Do the sessions present credentials that are not zklock.auth's? */
 bool
 auths_are_old(void)
 {

@@ -337,10 +337,7 @@ session_add_owner(SessionHandler handler, void *data)
 	return last_id;
 }
 
-/*
- * session_remove_owner
- *		Remove an owner: its handler is no longer called.
- */
+/* Remove an owner: its handler is no longer called. */
 void
 session_remove_owner(uint32 owner)
 {
@@ -390,10 +387,7 @@ session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
 	znode_make_uuid(uuid);
 }
 
-/*
- * host_name
- *		The name of this host, for other instances.
- */
+/* The name of this host, for other instances. */
 const char *
 host_name(void)
 {
@@ -408,11 +402,7 @@ host_name(void)
 	return host;
 }
 
-/*
- * session_directory_deleted
- *		A watch has reported the deletion of this directory: creates in it
- *		fail.
- */
+/* A watch has reported the deletion of this directory: creates in it fail. */
 void
 session_directory_deleted(int number, const char *directory)
 {
@@ -445,10 +435,7 @@ send_sync_check(Session *session)
 	fault_leave_library(&saved);
 }
 
-/*
- * session_ready
- *		Would session_flush() send what is submitted now?
- */
+/* Would session_flush() send what is submitted now? */
 bool
 session_ready(int number)
 {
@@ -767,20 +754,14 @@ next_of(Session *session, Incoming *in)
 	return true;
 }
 
-/*
- * session_ignore_changes
- *		Exclude the changes of this owner from session_take_changes().
- */
+/* Exclude the changes of this owner from session_take_changes(). */
 void
 session_ignore_changes(uint32 owner)
 {
 	unmarked_owner = owner;
 }
 
-/*
- * session_take_changes
- *		Has a change in any session been acknowledged since the last call?
- */
+/* Has a change in any session been acknowledged since the last call? */
 bool
 session_take_changes(void)
 {
@@ -822,10 +803,7 @@ next_of_any(Incoming *in)
 	return false;
 }
 
-/*
- * session_is_synced
- *		Has the server of the current connection answered?
- */
+/* Has the server of the current connection answered? */
 bool
 session_is_synced(int number)
 {
@@ -882,10 +860,7 @@ session_is_stuck(int number)
 		client_hangs(&sessions[number].client);
 }
 
-/*
- * session_identity
- *		The session's identity and server; after SESSION_UP.
- */
+/* The session's identity and server; after SESSION_UP. */
 void
 session_identity(int number, SessionIdentity *identity)
 {
@@ -912,10 +887,7 @@ session_identity(int number, SessionIdentity *identity)
 		strlcpy(identity->address, "unknown address", sizeof(identity->address));
 }
 
-/*
- * session_error_text
- *		ZooKeeper's text for an error code.
- */
+/* ZooKeeper's text for an error code. */
 const char *
 session_error_text(int error)
 {

@@ -31,10 +31,7 @@ static struct
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
 
-/*
- * status_attach
- *		Begin with what the previous worker published.
- */
+/* Begin with what the previous worker published. */
 void
 status_attach(void)
 {
@@ -63,20 +60,14 @@ status_detach(void)
 	}
 }
 
-/*
- * status
- *		The state of a session, as published, or to be published next.
- */
+/* The state of a session, as published, or to be published next. */
 const ZkSessionInfo *
 status(int session)
 {
 	return &current.info[session];
 }
 
-/*
- * status_is_alive
- *		Is there any session, as far as we know?
- */
+/* Is there any session, as far as we know? */
 bool
 status_is_alive(void)
 {
@@ -92,10 +83,7 @@ status_is_connected(int session)
 	return current.info[session].state == ZK_SESSION_CONNECTED;
 }
 
-/*
- * status_is_ours
- *		Is this the ID of one of the sessions?
- */
+/* Is this the ID of one of the sessions? */
 bool
 status_is_ours(int64 client_id)
 {
@@ -156,10 +144,7 @@ status_publish(int session, ZkSessionState state)
 	session_write(session, info);
 }
 
-/*
- * status_set_up
- *		The session is connected.
- */
+/* The session is connected. */
 void
 status_set_up(int session, const SessionIdentity *identity)
 {
@@ -178,10 +163,7 @@ status_set_up(int session, const SessionIdentity *identity)
 	status_publish(session, ZK_SESSION_CONNECTED);
 }
 
-/*
- * status_set_answered
- *		The server of the current connection has answered.
- */
+/* The server of the current connection has answered. */
 void
 status_set_answered(int session)
 {
@@ -193,10 +175,7 @@ status_set_answered(int session)
 	session_write(session, info);
 }
 
-/*
- * status_set_suspended
- *		The connection is lost; the session, if any, may be alive.
- */
+/* The connection is lost; the session, if any, may be alive. */
 void
 status_set_suspended(int session)
 {
@@ -224,10 +203,7 @@ status_set_ended(int session, bool needed)
 				   needed ? ZK_SESSION_CONNECTING : ZK_SESSION_DOWN);
 }
 
-/*
- * status_set_closed
- *		All sessions are closed, because the server stops.
- */
+/* All sessions are closed, because the server stops. */
 void
 status_set_closed(void)
 {
@@ -251,10 +227,7 @@ status_set_closing(void)
 	current.closing = true;
 }
 
-/*
- * status_set_draining
- *		Begin or end draining: nothing new is begun until nothing is held.
- */
+/* Begin or end draining: nothing new is begun until nothing is held. */
 void
 status_set_draining(bool draining)
 {
@@ -318,10 +291,7 @@ status_settle_chroot(int session)
 	return current.info[0].chroot;
 }
 
-/*
- * status_chroot
- *		The chroot of the sessions, whether open yet or not.
- */
+/* The chroot of the sessions, whether open yet or not. */
 const char *
 status_chroot(void)
 {
@@ -342,10 +312,7 @@ status_chroot_changed(void)
 		strcmp(current.info[0].chroot, chroot_of(zklock_servers)) != 0;
 }
 
-/*
- * status_is_ending
- *		Are the sessions to end, so that no contender is begun?
- */
+/* Are the sessions to end, so that no contender is begun? */
 bool
 status_is_ending(void)
 {

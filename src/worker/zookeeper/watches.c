@@ -79,10 +79,7 @@ match_keys(const void *a, const void *b, Size keysize pg_attribute_unused())
 	return one->type == other->type ? strcmp(one->path, other->path) : 1;
 }
 
-/*
- * watches_init
- *		Make an empty set of watches, in "context".
- */
+/* Make an empty set of watches, in "context". */
 void
 watches_init(Watches *watches, Client *client, MemoryContext context)
 {
@@ -104,10 +101,7 @@ watches_init(Watches *watches, Client *client, MemoryContext context)
 					HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 }
 
-/*
- * watches_begin
- *		A session begins; its chroot has this length.  No watch is set.
- */
+/* A session begins; its chroot has this length.  No watch is set. */
 void
 watches_begin(Watches *watches, Size chroot_len)
 {
@@ -210,10 +204,7 @@ fire_all_watches(Watches *watches)
 		fire_watch(watches, watch);
 }
 
-/*
- * watches_forget_all
- *		Forget all watches, with their owners: the session is over.
- */
+/* Forget all watches, with their owners: the session is over. */
 void
 watches_forget_all(Watches *watches)
 {
@@ -310,10 +301,7 @@ watches_remove(Watches *watches, const char *path, uint32_t owner)
 	return unused;
 }
 
-/*
- * watches_removed
- *		The server and the library have removed the watch of a path.
- */
+/* The server and the library have removed the watch of a path. */
 void
 watches_removed(Watches *watches, const char *path, ZooWatcherType type)
 {

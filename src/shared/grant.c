@@ -199,7 +199,7 @@ slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
 	slot->contender.has_uuid = true;
 	slot->contender.session = session;
 	slot->contender.retain = retain;
-	slot->contender.tells_waits = false;
+	slot->contender.may_have_waits = false;
 	slot->contender.has_sequence = slot->contender.requeued = false;
 	slot_unlock(slot);
 }
@@ -256,15 +256,15 @@ slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
 }
 
 /*
- * slot_set_tells_waits
+ * slot_set_may_have_waits
  *		The contender's note is about to tell of waits, which a worker that
  *		takes it over must remove.
  */
 void
-slot_set_tells_waits(ZkSlot *slot)
+slot_set_may_have_waits(ZkSlot *slot)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
-	slot->contender.tells_waits = true;
+	slot->contender.may_have_waits = true;
 	slot_unlock(slot);
 }
 
@@ -373,7 +373,7 @@ set_lost(ZkSlot *slot)
 }
 
 /*
- * slot_tell
+ * slot_report
  *		Report the outcome of a contender's step: bits RECIPE_REPORT_*, of
  *		which SLOT_TOLD concern the slot.
  *
@@ -385,7 +385,7 @@ set_lost(ZkSlot *slot)
  * zk_now_ms(); or 0.
  */
 int64
-slot_tell(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
+slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 {
 	int64		check_at = 0;
 	bool		granted = false;

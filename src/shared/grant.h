@@ -45,13 +45,13 @@ extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 extern bool slots_retire(void);
 
 /* a slot's contender */
-extern int64 slot_tell(ZkSlot *slot, unsigned report, int32 sequence,
-					   int64 token);
+extern int64 slot_report(ZkSlot *slot, unsigned report, int32 sequence,
+						 int64 token);
 extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
 						  bool retain);
 extern void slot_set_uncreated(ZkSlot *slot);
 extern bool slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted);
-extern void slot_set_tells_waits(ZkSlot *slot);
+extern void slot_set_may_have_waits(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);

@@ -50,7 +50,7 @@ typedef struct ZkContender
 	bool		requeued;		/* its node has this sequence number, or this
 								 * UUID and another number */
 	bool		retain;			/* its znode says that the slot may be idle */
-	bool		tells_waits;	/* its znode may tell of waits that keep it */
+	bool		may_have_waits; /* its znode may tell of waits that keep it */
 } ZkContender;
 
 /* See slots_private.h. */

@@ -128,7 +128,7 @@ static struct
  * The library has reported, since the last connection, why our credentials are
  * useless.
  */
-static bool refusal_told = false;
+static bool refusal_reported = false;
 
 /* The library's last message since then: for a suspended session. */
 static char latest_reason[ZK_ERROR_SIZE] = "";
@@ -464,7 +464,7 @@ open_session(int session)
 	options.sasl = sasl_params(session);
 	if (several && !auths_are_several())
 		fleet_drop_auths();
-	refusal_told = false;
+	refusal_reported = false;
 	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
 	options.ticket = proof_latest(session);
 	resume_options(session, &options);
@@ -524,7 +524,7 @@ set_up(int session)
 	else
 		checks_watch_queues(session, true);
 	connections[session].reopen_at_ms = 0;
-	refusal_told = false;
+	refusal_reported = false;
 	latest_reason[0] = '\0';
 	status_set_up(session, &identity);
 	ereport(LOG,
@@ -693,7 +693,7 @@ static void
 set_refused(int session)
 {
 	auths_forget_refused();
-	if (!refusal_told)
+	if (!refusal_reported)
 	{
 		char	   *reason = psprintf("ZooKeeper refused the credentials of \"%s\"",
 									  secure_name_of_credentials());
@@ -708,7 +708,7 @@ set_refused(int session)
 	{
 		session_disconnect(session);
 		connections[session].reopen_at_ms = zk_now_ms() + REOPEN_DELAY_MS;
-		refusal_told = false;
+		refusal_reported = false;
 		if (sessions_has(session))	/* unless it has just been given up */
 			status_publish(session, ZK_SESSION_CONNECTING);
 		return;
@@ -752,9 +752,10 @@ take_message(int session, const char *message)
 	text = text ? strstr(text, ": ") : NULL;
 	line = pstrdup(text ? text + 2 : message);
 	line[strcspn(line, "\r\n")] = '\0';
-	if (reason_is_none(line) || (refusal_told && !reason_is_of_refusal(line)))
+	if (reason_is_none(line) ||
+		(refusal_reported && !reason_is_of_refusal(line)))
 		return;
-	refusal_told = reason_is_of_refusal(line);
+	refusal_reported = reason_is_of_refusal(line);
 	reason = explain(session, line);
 	strlcpy(latest_reason, reason, sizeof(latest_reason));
 

@@ -126,7 +126,7 @@ read_directory(const char *path)
 			contenders[i].path[len] == '/' &&
 			strchr(contenders[i].path + len + 1, '/') == NULL)
 			children[n++] = contenders[i].path + len + 1;
-	graph_told_children(&graph, path, children, n);
+	graph_add_children(&graph, path, children, n);
 }
 
 static void
@@ -142,8 +142,8 @@ read_note(const char *path)
 							   contenders[i].cluster : "shop", 1, false);
 			(void) note_write_waits(&note, contenders[i].waits,
 									contenders[i].nwaits, data);
-			graph_told_note(&graph, path, data, (int) strlen(data), 7 + i,
-							!contenders[i].persistent);
+			graph_add_note(&graph, path, data, (int) strlen(data), 7 + i,
+						   !contenders[i].persistent);
 		}
 }
 

@@ -377,7 +377,7 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 
 /* Is the edge about to be written into a note? */
 static bool
-is_yet_to_be_told(const Detection *state, const LocalEdge *edge)
+is_yet_to_be_published(const Detection *state, const LocalEdge *edge)
 {
 	const Holder *holder = edge->holder;
 
@@ -398,7 +398,7 @@ is_yet_to_be_told(const Detection *state, const LocalEdge *edge)
  * the deadlock may contain a smaller one without the victim.
  */
 static bool
-is_told(const Detection *state, const NoteWait *wait)
+is_published(const Detection *state, const NoteWait *wait)
 {
 	for (int i = 0; i < state->nedges; i++)
 	{
@@ -407,7 +407,7 @@ is_told(const Detection *state, const NoteWait *wait)
 		if (!local->ended &&
 			local->edge.wait.wait.pid == wait->wait.pid &&
 			local->edge.wait.wait.since == wait->wait.since &&
-			is_yet_to_be_told(state, local))
+			is_yet_to_be_published(state, local))
 			return false;
 	}
 	return true;
@@ -426,7 +426,7 @@ check_own(Detection *state, Probe *probe)
 
 		if (is_mine(probe, i))
 			there &= local != NULL && !local->ended &&
-				is_told(state, &edge->wait);
+				is_published(state, &edge->wait);
 	}
 	probe->state = PROBE_WAITING;
 	if (ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED))
@@ -454,7 +454,7 @@ confirm_scanned(Detection *state, uint32_t scanned)
 
 /* Report that the deadlock of a probe was ended, by the act with this zxid. */
 static void
-tell(Detection *state, const Probe *probe, int64_t zxid)
+report_end(Detection *state, const Probe *probe, int64_t zxid)
 {
 	const WaitDeadlock *deadlock = &probe->deadlock;
 	int			n = state->out->nverdicts;
@@ -709,7 +709,7 @@ end_victim(Detection *state, Probe *probe, int64_t zxid)
 		state->counts->requeues++;
 	else
 		state->counts->victims++;
-	tell(state, probe, zxid);
+	report_end(state, probe, zxid);
 	probe->verdict = true;
 	end_probe(state, probe);
 }
@@ -839,7 +839,7 @@ on_probe_listed(Detection *state, Probe *probe, bool seen, bool verdict,
 		/* a verdict about our victim that we have not made is forged */
 		if (probe->state == PROBE_WAITING && !probe->denied &&
 			!is_mine(probe, 0) && !waits_is_requeued(&probe->deadlock))
-			tell(state, probe, 0);
+			report_end(state, probe, 0);
 		end_probe(state, probe);
 	}
 	if (seen || (int32_t) (serial - probe->born) <= 0)

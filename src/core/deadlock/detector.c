@@ -527,12 +527,12 @@ on_search_read(Detection *state, const Pending *pending,
 		return;
 	state->nreading--;
 	if (in->answer.result == REQUEST_OK && in->answer.children != NULL)
-		graph_told_children(&state->graph, pending->path, in->answer.children,
-							in->answer.nchildren);
+		graph_add_children(&state->graph, pending->path, in->answer.children,
+						   in->answer.nchildren);
 	else if (in->answer.result == REQUEST_OK)
-		graph_told_note(&state->graph, pending->path, in->answer.data,
-						in->answer.data_len, in->answer.version,
-						request_is_ephemeral(&in->answer));
+		graph_add_note(&state->graph, pending->path, in->answer.data,
+					   in->answer.data_len, in->answer.version,
+					   request_is_ephemeral(&in->answer));
 	if (state->nreading == 0)
 		read_on(state);
 }

@@ -333,13 +333,13 @@ fill_directory(WaitGraph *graph, WaitDirectory *directory,
 }
 
 /*
- * graph_told_children
+ * graph_add_children
  *		A directory has been read.  If it could not be read, this need not
  *		be called.
  */
 void
-graph_told_children(WaitGraph *graph, const char *path,
-					const char *const *children, int nchildren)
+graph_add_children(WaitGraph *graph, const char *path,
+				   const char *const *children, int nchildren)
 {
 	for (int i = 0; i < graph->ndirectories; i++)
 	{
@@ -385,7 +385,7 @@ pass_over(WaitGraph *graph, const char *path)
 }
 
 /*
- * graph_told_note
+ * graph_add_note
  *		An owner's data have been read.  If they could not be read, this
  *		need not be called.
  *
@@ -393,8 +393,8 @@ pass_over(WaitGraph *graph, const char *path)
  * request_is_ephemeral().
  */
 void
-graph_told_note(WaitGraph *graph, const char *path, const char *data, int len,
-				int32_t version, bool ephemeral)
+graph_add_note(WaitGraph *graph, const char *path, const char *data, int len,
+			   int32_t version, bool ephemeral)
 {
 	WaitOwner  *owner = find_owner(graph, path);
 	NoteWait	waits[NOTE_MAX_WAITS];

@@ -104,11 +104,11 @@ extern void graph_init(WaitGraph *graph);
 extern void graph_free(WaitGraph *graph);
 extern void graph_start(WaitGraph *graph, const WaitEdge *edge);
 extern bool graph_next_read(WaitGraph *graph, WaitRead *read);
-extern void graph_told_children(WaitGraph *graph, const char *path,
-								const char *const *children, int nchildren);
-extern void graph_told_note(WaitGraph *graph, const char *path,
-							const char *data, int len, int32_t version,
-							bool ephemeral);
+extern void graph_add_children(WaitGraph *graph, const char *path,
+							   const char *const *children, int nchildren);
+extern void graph_add_note(WaitGraph *graph, const char *path,
+						   const char *data, int len, int32_t version,
+						   bool ephemeral);
 
 /* for waits.c */
 extern WaitDirectory *graph_directory_of(const WaitGraph *graph,

@@ -781,7 +781,7 @@ waits_end(WaitSearch *search)
 }
 
 /*
- * Telling it
+ * Listing it
  */
 
 /* The element that an edge leads to; -1: there is none. */
@@ -874,44 +874,44 @@ choose_victim(WaitSearch *search)
 }
 
 /* A deadlock, listed from one of its elements on. */
-typedef struct Telling
+typedef struct DeadlockList
 {
 	WaitSearch *search;
 	WaitDeadlock *deadlock;
 	int			links[WAITS_MAX_MEMBERS];	/* by member */
 	int			needs[WAITS_MAX_MEMBERS];
-} Telling;
+} DeadlockList;
 
 static int
-find_member(const Telling *telling, int link, int need)
+find_member(const DeadlockList *list, int link, int need)
 {
-	for (int i = 0; i < telling->deadlock->nmembers; i++)
-		if (telling->links[i] == link &&
-			(need < 0 || telling->needs[i] == need))
+	for (int i = 0; i < list->deadlock->nmembers; i++)
+		if (list->links[i] == link &&
+			(need < 0 || list->needs[i] == need))
 			return i;
 	return -1;
 }
 
 /* Add a member, a link for a need, if it is new. */
 static bool
-add_member(Telling *telling, int number, int need)
+add_member(DeadlockList *list, int number, int need)
 {
-	const WaitSearch *search = telling->search;
+	const WaitSearch *search = list->search;
 	const WaitLink *link = &search->links[number];
 	const WaitContender *between = search->needs[need].between;
-	WaitDeadlock *deadlock = telling->deadlock;
+	WaitDeadlock *deadlock = list->deadlock;
 	WaitMember *member = &deadlock->members[deadlock->nmembers];
 	const PublishedWait *published = &search->published[link->first_published];
 	const PublishedWait *end = published + link->npublished;
 
-	if (find_member(telling, number, need) >= 0)
+	if (find_member(list, number, need) >= 0)
 		return true;
 	while (published < end && published->need != need)
 		published++;
 	if (published == end || deadlock->nmembers == WAITS_MAX_MEMBERS)
 		return false;
-	telling->links[deadlock->nmembers] = number;
-	telling->needs[deadlock->nmembers++] = need;
+	list->links[deadlock->nmembers] = number;
+	list->needs[deadlock->nmembers++] = need;
 	memset(member, 0, sizeof(*member));
 	strcpy(member->edge.from, link->owner->path);
 	member->edge.wait = *published->wait;
@@ -930,9 +930,9 @@ add_member(Telling *telling, int number, int need)
  * which the way returns to the victim.
  */
 static bool
-add_way(Telling *telling, int victim)
+add_way(DeadlockList *list, int victim)
 {
-	WaitSearch *search = telling->search;
+	WaitSearch *search = list->search;
 	int			links[WAITS_MAX_MEMBERS];
 	int			needs[WAITS_MAX_MEMBERS];
 	int			element = victim;
@@ -949,7 +949,7 @@ add_way(Telling *telling, int victim)
 	} while (element != victim);
 
 	for (int i = 0; i < n; i++)
-		if (!add_member(telling, links[(i + n - 1) % n], needs[i]))
+		if (!add_member(list, links[(i + n - 1) % n], needs[i]))
 			return false;
 	return true;
 }
@@ -958,43 +958,43 @@ add_way(Telling *telling, int victim)
  * Add a member for the process that a link leads to, if there is none by it.
  */
 static bool
-add_blocker(Telling *telling, int link)
+add_blocker(DeadlockList *list, int link)
 {
-	WaitSearch *search = telling->search;
+	WaitSearch *search = list->search;
 	int			need;
 	int			ignored;
 
 	if (link < 0)
 		return false;
-	if (find_member(telling, link, -1) >= 0)
+	if (find_member(list, link, -1) >= 0)
 		return true;
 	need = best_need(search, search->links[link].element, &ignored);
-	return need >= 0 && add_member(telling, link, need);
+	return need >= 0 && add_member(list, link, need);
 }
 
 /* Add what a member needs, and the alternatives to its wait. */
 static bool
-add_needed(Telling *telling, int member)
+add_needed(DeadlockList *list, int member)
 {
-	WaitSearch *search = telling->search;
-	int			link = telling->links[member];
+	WaitSearch *search = list->search;
+	int			link = list->links[member];
 	const WaitElement *element =
 	&search->elements[search->links[link].element];
-	const WaitNeed *need = &search->needs[telling->needs[member]];
+	const WaitNeed *need = &search->needs[list->needs[member]];
 	const WaitDirectory *directory = need->directory;
 
 	if (directory->permits == 0 &&
-		!add_blocker(telling, nearest_link(search, need)))
+		!add_blocker(list, nearest_link(search, need)))
 		return false;
 	for (int i = 0; directory->permits > 0 && i < directory->nowners; i++)
-		if (!add_blocker(telling,
+		if (!add_blocker(list,
 						 nearest_of_owner(search,
 										  directory->contenders[i].owner,
 										  false)))
 			return false;
 	for (int i = element->first_need; element->any && i >= 0;
 		 i = search->needs[i].next)
-		if (!add_member(telling, link, i))
+		if (!add_member(list, link, i))
 			return false;
 	return true;
 }
@@ -1004,27 +1004,27 @@ add_needed(Telling *telling, int member)
  * the notes do not have all of it.
  */
 static bool
-tell(WaitSearch *search, int victim, WaitDeadlock *deadlock)
+list_deadlock(WaitSearch *search, int victim, WaitDeadlock *deadlock)
 {
-	Telling		telling = {.search = search,.deadlock = deadlock};
+	DeadlockList list = {.search = search,.deadlock = deadlock};
 
 	measure(search, victim, false);
-	if (!add_way(&telling, victim))
+	if (!add_way(&list, victim))
 		return false;
 	for (int i = 0; ZK_MUTATED(ZK_DEADLOCK_NOT_MINIMAL) &&
 		 i < search->nlinks; i++)
 		if (search->elements[search->links[i].element].in)
-			(void) add_blocker(&telling, i);
+			(void) add_blocker(&list, i);
 	/* members are added while this runs */
 	for (int i = 0; i < deadlock->nmembers; i++)
-		if (!add_needed(&telling, i))
+		if (!add_needed(&list, i))
 			return false;
 	for (int i = 0; i < deadlock->nmembers; i++)
 	{
-		const WaitNeed *need = &search->needs[telling.needs[i]];
+		const WaitNeed *need = &search->needs[list.needs[i]];
 
 		deadlock->members[i].blocked_by =
-			find_member(&telling, nearest_link(search, need), -1);
+			find_member(&list, nearest_link(search, need), -1);
 	}
 	return true;
 }
@@ -1049,7 +1049,7 @@ waits_find(WaitSearch *search, const WaitEdge *edge, WaitDeadlock *deadlock)
 		(victim = choose_victim(search)) < 0)
 		return false;
 	deadlock->members = memory_alloc(WAITS_MAX_MEMBERS * sizeof(WaitMember));
-	if (tell(search, victim, deadlock))
+	if (list_deadlock(search, victim, deadlock))
 		return true;
 	waits_free_deadlock(deadlock);
 	return false;

@@ -280,8 +280,8 @@ step_lock(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 }
 
 static void
-tell_left(SemaphoreOutput *out, int error, SemaphorePlace place,
-		  const char *node)
+report_left(SemaphoreOutput *out, int error, SemaphorePlace place,
+			const char *node)
 {
 	out->report |= RECIPE_REPORT_LEFT;
 	out->error = error;
@@ -696,7 +696,7 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 	}
 	out->report |= lock->report & RECIPE_REPORT_RENEWED;
 	if (lock->report & RECIPE_REPORT_LEFT)
-		tell_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
+		report_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
 
 	if ((lock->report & RECIPE_REPORT_FAILED) && is_wanted(semaphore))
 	{
@@ -941,8 +941,8 @@ on_search_done(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case REQUEST_REFUSED:
 			/* it cannot be found out whether our permit exists */
-			tell_left(out, in->answer.error, SEMAPHORE_PERMITS,
-					  semaphore->node);
+			report_left(out, in->answer.error, SEMAPHORE_PERMITS,
+						semaphore->node);
 			if (semaphore->state == SEMAPHORE_RECLAIMING)
 				out->report |= RECIPE_REPORT_LOST;
 			else if (semaphore->state != SEMAPHORE_ABANDONING)
@@ -1165,8 +1165,8 @@ on_delete_done(Semaphore *semaphore, const RecipeInput *in,
 			break;
 		case REQUEST_REFUSED:
 			semaphore->refused = true;
-			tell_left(out, in->answer.error, SEMAPHORE_PERMITS,
-					  semaphore->node);
+			report_left(out, in->answer.error, SEMAPHORE_PERMITS,
+						semaphore->node);
 			if (wanted)
 				fail(semaphore, out, in->answer.error);
 			break;

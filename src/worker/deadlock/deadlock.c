@@ -195,7 +195,7 @@ wait_to_end(const DetectorVerdict *verdict)
  * The act is logged before the victim is told.
  */
 static void
-tell_verdict(const DetectorVerdict *verdict)
+report_verdict(const DetectorVerdict *verdict)
 {
 	const NoteWait *wait = wait_to_end(verdict);
 	Contender  *contender;
@@ -244,7 +244,7 @@ step_detector(DetectorInput *in)
 									   (int) out.ops[i].request.serial);
 		}
 		for (int i = 0; i < out.nverdicts; i++)
-			tell_verdict(&out.verdicts[i]);
+			report_verdict(&out.verdicts[i]);
 		if (out.scan != 0)
 			deadlock.scan = out.scan;
 		deadlock.named |= out.named;
@@ -261,7 +261,7 @@ step_detector(DetectorInput *in)
 }
 
 static void
-tell_detector(DetectorEvent event)
+pass_event(DetectorEvent event)
 {
 	DetectorInput in = {.event = event};
 
@@ -294,7 +294,7 @@ adopt_notes(void)
 		DetectorInput in = {.event = DETECTOR_ADOPT};
 		char		path[NOTE_VERTEX_SIZE];
 
-		if (!list[i]->tells_waits || list[i]->adopted)
+		if (!list[i]->may_have_waits || list[i]->adopted)
 			continue;
 		if (!contender_owned_path(list[i], path))
 		{
@@ -343,7 +343,7 @@ deadlock_attach(bool resumed)
 void
 deadlock_set_connected(bool connected)
 {
-	tell_detector(connected ? DETECTOR_RESUMED : DETECTOR_SUSPENDED);
+	pass_event(connected ? DETECTOR_RESUMED : DETECTOR_SUSPENDED);
 }
 
 /* A session is over, with all its requests. */
@@ -356,7 +356,7 @@ deadlock_end_session(int session)
 	{
 		detector_io_forget();
 		detector_io_leave_waits_dirs();
-		tell_detector(DETECTOR_EXPIRED);
+		pass_event(DETECTOR_EXPIRED);
 		return;
 	}
 	while (detector_io_lost(session, &in))
@@ -541,7 +541,7 @@ deadlock_run(void)
 	if (glance_ms != 0)
 		at_ms = at_ms == 0 ? glance_ms : Min(at_ms, glance_ms);
 	if (deadlock.tick_ms != 0 && deadlock.tick_ms <= now_ms)
-		tell_detector(DETECTOR_TICK);
+		pass_event(DETECTOR_TICK);
 	if (deadlock.tick_ms != 0)
 		at_ms = at_ms == 0 ? deadlock.tick_ms : Min(at_ms, deadlock.tick_ms);
 	wake_set(WAKE_DEADLOCK, at_ms);

@@ -281,7 +281,7 @@ foreign_skip(void)
  *		The path of the znode for edges of a session, or of its remote
  *		sessions; false if there is none.
  *
- * It stays the same while each scan has an edge from it (foreign_told()).
+ * It stays the same while each scan has an edge from it (foreign_published()).
  * After that it changes, since the detector deletes the znode.
  */
 bool
@@ -309,12 +309,12 @@ foreign_node(const VertexSession *session, bool remote,
 }
 
 /*
- * foreign_told
+ * foreign_published
  *		The scan has an edge from the znode of a session with this path, a
  *		result of foreign_node().
  */
 void
-foreign_told(const char *path)
+foreign_published(const char *path)
 {
 	VertexNode	name;
 	SessionNode *node;

@@ -42,6 +42,6 @@ extern ForeignSession *foreign_find(int pid);
 extern bool foreign_waits_dir(char dir[NOTE_VERTEX_SIZE]);
 extern bool foreign_node(const VertexSession *session, bool remote,
 						 char path[NOTE_VERTEX_SIZE]);
-extern void foreign_told(const char *path);
+extern void foreign_published(const char *path);
 
 #endif							/* ZKLOCK_FOREIGN_PRIVATE_H */

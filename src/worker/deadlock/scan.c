@@ -282,7 +282,7 @@ add_edge(const NoteWait *wait, uint64 chain)
 	edge->wait.chain = chain;
 	scan->nedges++;
 	if (scanning.contender == NULL)
-		foreign_told(scanning.from);
+		foreign_published(scanning.from);
 	return true;
 }
 
@@ -301,7 +301,7 @@ name_session(const ForeignSession *session, const NoteWait *wait)
 	edge->wait = *wait;
 	edge->wait.hold = wait->wait;
 	scan->nedges++;
-	foreign_told(edge->from);
+	foreign_published(edge->from);
 }
 
 /*

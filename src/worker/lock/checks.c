@@ -81,7 +81,7 @@ check_answer(Contender *contender, int64 now_ms)
 	else
 	{
 		contender->answer_due_ms = 0;
-		(void) slot_tell(contender->slot, RECIPE_REPORT_QUEUED, 0, 0);
+		(void) slot_report(contender->slot, RECIPE_REPORT_QUEUED, 0, 0);
 		contender_set_queued(contender, true);
 	}
 }

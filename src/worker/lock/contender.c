@@ -177,7 +177,8 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->watch_serial = 0;
 	contender->waits = NULL;
 	contender->nwaits = 0;
-	contender->tells_waits = contender->adopted = contender->awaited = false;
+	contender->may_have_waits = contender->adopted = false;
+	contender->awaited = false;
 	contender->note_version = -1;
 	contender->permit_bytes = 0;
 	if (kind != ZNODE_PERMIT)
@@ -233,7 +234,8 @@ contender_forget_note(Contender *contender)
 		pfree(contender->waits);
 	contender->waits = NULL;
 	contender->nwaits = 0;
-	contender->tells_waits = contender->adopted = contender->awaited = false;
+	contender->may_have_waits = contender->adopted = false;
+	contender->awaited = false;
 	contender->note_version = -1;
 }
 
@@ -255,9 +257,9 @@ contender_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
 	contender->waits = MemoryContextAlloc(TopMemoryContext,
 										  nwaits * sizeof(NoteWait));
 	memcpy(contender->waits, waits, nwaits * sizeof(NoteWait));
-	if (!contender->tells_waits)
-		slot_set_tells_waits(contender->slot);
-	contender->tells_waits = contender->adopted = true;
+	if (!contender->may_have_waits)
+		slot_set_may_have_waits(contender->slot);
+	contender->may_have_waits = contender->adopted = true;
 }
 
 /*

@@ -60,7 +60,7 @@ typedef struct Contender
 	NoteWait   *waits;			/* of its holders, for its note; palloc'd, or
 								 * NULL */
 	int			nwaits;
-	bool		tells_waits;	/* its note may have waits */
+	bool		may_have_waits; /* its note may have waits */
 	bool		adopted;		/* this worker has checked that */
 	int32		note_version;	/* of its node's data, or -1: unknown */
 	bool		awaited;		/* a scan waits to learn if it is contended */

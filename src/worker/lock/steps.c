@@ -236,7 +236,7 @@ warn_of_stranger(const Contender *contender, const MachineOutput *out)
  * handles GONE and CONTENDED, which another step may follow.
  */
 static void
-tell_news(Contender *contender, const MachineOutput *out)
+report_step(Contender *contender, const MachineOutput *out)
 {
 	unsigned	report = out->report;
 
@@ -248,8 +248,8 @@ tell_news(Contender *contender, const MachineOutput *out)
 	note_created(contender, report);
 	note_queue(contender, report);
 	contender_schedule_check(contender,
-							 slot_tell(contender->slot, report,
-									   contender->now.sequence, out->token));
+							 slot_report(contender->slot, report,
+										 contender->now.sequence, out->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
 	if (report & RECIPE_REPORT_RENEWED)
@@ -393,7 +393,7 @@ carry_out(Contender *contender, MachineOutput *out)
 								 contender->now.state)));
 		for (int i = 0; i < out->nops; i++)
 			submit(contender, &out->ops[i], 0);
-		tell_news(contender, out);
+		report_step(contender, out);
 		again = set_in_use(contender, out) ||
 			((out->report & RECIPE_REPORT_GONE) && want_again(contender, out));
 	}
@@ -489,7 +489,7 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	contender_set_session(contender, known->session);
 	contender_note_uuid(contender, known->uuid);
 	contender->asker_pid = known->asker_pid;
-	contender->tells_waits = known->tells_waits;
+	contender->may_have_waits = known->may_have_waits;
 	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
 		note_owner(contender);
 	machine_resume(contender->machine, state, known, &out);

@@ -133,7 +133,7 @@ read_bytes(const char *path, void *buffer, size_t size)
 
 /* Fill in our place and boot; false if they are unknown. */
 static bool
-tell_place(SessionFile *file)
+fill_place(SessionFile *file)
 {
 	struct stat st;
 
@@ -162,7 +162,7 @@ session_file_place(void)
 	SessionFile here;
 	uint64		place;
 
-	if (!tell_place(&here))
+	if (!fill_place(&here))
 		return 0;
 	place =
 		hash_bytes_extended((const unsigned char *) &here, sizeof(here), 0);
@@ -231,7 +231,7 @@ session_file_write(const SessionKey *keys, int n)
 		remove_file();
 		return;
 	}
-	if (!tell_place(&records[0]))
+	if (!fill_place(&records[0]))
 		return;
 	for (int i = 0; i < n; i++)
 	{
@@ -288,7 +288,7 @@ session_file_read(SessionKey *keys)
 
 	if (lstat(SESSION_FILE, &st) != 0 && errno == ENOENT)
 		return 0;
-	if (!tell_place(&here))
+	if (!fill_place(&here))
 		return 0;
 
 	if (st.st_size > (off_t) sizeof(SessionFile) &&

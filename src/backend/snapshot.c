@@ -13,8 +13,8 @@
  * A command of the client's runs in a portal, which has its snapshot as the
  * active one (portalSnapshot), and a second time, registered, if it returns
  * rows (holdSnapshot).  Both are released here.  If nothing else has a snapshot
- * then, the process has none (its xmin is gone), and only catalog access gives
- * it one: acquire.c and acquire_any.c drop that ahead of each sleep.
+ * then, the process has at most that of the catalogs, which each access to them
+ * can take anew: what sleeps drops it ahead of each sleep.
  *
  * Not released is what belongs to others: a statement that CALL is part of, a
  * cursor, the transaction.  Then the call fails.  That leaves a portal without
@@ -102,7 +102,6 @@ release(bool atomic, bool command)
 
 	if (ActivePortal != NULL)
 		release_of_portal(ActivePortal);
-	InvalidateCatalogSnapshot();
 	if (ActiveSnapshotSet())
 		return SNAPSHOT_OF_STATEMENT;
 	if (!HaveRegisteredOrActiveSnapshot())

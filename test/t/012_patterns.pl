@@ -102,9 +102,19 @@ $outcome{'Run a cron job on one instance only'} = sub {
 		$reports[0] ? 'a' : 'b', 'by the instance that is noted');
 
 	# a run that fails is another instance's
-	my $second = result_behind('a.cron', 'b.cron', "CALL nightly_report('2026-12-02')",
-		'cron:nightly_report', 'ROLLBACK');
-	is($second->{message}, undef, 'the job of the other instance');
+	my ($blocker, $first) = map { session("a.$_") } qw(blocker cron);
+	my $call = "CALL nightly_report('2026-12-02')";
+
+	$blocker->run_ok('BEGIN; LOCK TABLE reports');
+	$first->send($call);
+	$first->wait_event('relation');
+	my $second = waits('b.cron', $call, 'cron:nightly_report', 'exclusive', 'transaction');
+	is($b->safe_psql('postgres', "SELECT backend_xmin FROM pg_stat_activity WHERE pid = $second->{pid}"),
+		'', 'who waits for the job has no snapshot');
+	$a->safe_psql('postgres', "SELECT pg_cancel_backend($first->{pid})");
+	is($first->result->{sqlstate}, '57014', 'the job fails');
+	is($second->result->{message}, undef, 'the job of the other instance');
+	$blocker->run_ok('ROLLBACK');
 	is(join(' ', in_both("SELECT count(*) FROM reports WHERE due = '2026-12-02'")),
 		'0 1', 'the other instance did what the first has failed to do');
 };
@@ -122,8 +132,10 @@ $outcome{'Leader with fencing'} = sub {
 	is($old->run("CALL dispatch('fourth, by b')")->{sqlstate},
 		'40001', 'who has lost the lock cannot dispatch');
 	is($old->run("SELECT zk_unlock('$lock')")->{out}, 't', 'but can acknowledge it');
-	$old->send("SELECT zk_lock('$lock', session => true)");
+	$old->send("CALL zk_wait_lock('$lock', session => true)");
 	$old->wait_waiting(2);
+	is($b->safe_psql('postgres', "SELECT backend_xmin FROM pg_stat_activity WHERE pid = $old->{pid}"),
+		'', 'who stands by has no snapshot');
 	$new->run_ok("SELECT zk_unlock('$lock')");
 	is($old->result->{message}, undef, 'and be the leader again');
 	$old->run_ok("CALL dispatch('fourth, by b')");
@@ -134,7 +146,7 @@ $outcome{'Leader with fencing'} = sub {
 
 $outcome{'Migrate all shards once'} = sub {
 	is(join(' ', in_both('SELECT count(*) FROM migrations')),
-		'1 1', 'each shard was migrated once');
+		'2 2', 'each shard was migrated once');
 
 	# readers exclude the migration, not each other
 	my @readers = map { session("$_.reader") } qw(a b);

@@ -201,11 +201,11 @@ sub holds
 # Have a client wait for a lock, in this tier; the pid of the backend.
 sub wait_for_lock
 {
-	my ($client, $lock, $tier) = @_;
+	my ($client, $lock, $tier, $statement) = @_;
 	my $type = $tier == 1 ? 'Lock' : 'Extension';
 	my $pid;
 
-	$client->send("SELECT zk_lock('$lock')");
+	$client->send($statement // "SELECT zk_lock('$lock')");
 	poll_until(
 		sub {
 			die "the client does not wait: $client->{err}" if $client->done;
@@ -305,6 +305,32 @@ for my $mode (qw(session transaction))
 	$_->quit for ($first, $second);
 	$bouncer->wait_clients($mode, 0);
 	$a->safe_psql('postgres', 'TRUNCATE t');
+}
+
+# Waits without a snapshot
+for my $case (
+	[ 'session', '', "CALL zk_wait_lock('w', session => true)" ],
+	[ 'session', 'BEGIN', "CALL zk_wait_lock_all('{w,v}')" ],
+	[ 'transaction', 'BEGIN', "CALL zk_wait_lock('w')" ],
+	[ 'transaction', '', "BEGIN \\; CALL zk_wait_lock_any('{w}') \\; COMMIT" ],
+	[ 'statement', '', "DO \$\$ BEGIN CALL zk_wait_lock('w'); COMMIT; END \$\$" ])
+{
+	my ($mode, $begin, $statement) = @$case;
+	my $client = client($mode);
+
+	$at_b->run("BEGIN; SELECT zk_lock('w')");
+	$client->run($begin) if $begin;
+	my $pid = wait_for_lock($client, 'w', 2, $statement);
+	is($at_a->run("SELECT backend_xmin FROM pg_stat_activity WHERE pid = $pid")->{out},
+		'', "$mode: no snapshot: $statement");
+	$at_b->run('COMMIT');
+	my $result = $client->result;
+	is($result->{message}, undef, "$mode: and then the lock");
+	is_deeply($result->{warnings}, [], "$mode: no warning");
+	$client->run_ok('COMMIT') if $begin;
+	$client->quit;
+	$bouncer->wait_clients($mode, 0);
+	is_free('w', "$mode: $statement");
 }
 
 # The next transaction is served by another server connection

@@ -74,6 +74,7 @@
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 
 /*
  * The first and the longest pause between tries for a heavyweight lock whose
@@ -200,13 +201,27 @@ shorter(int64 sleep, int64 other)
 }
 
 /*
+ * What the wait is for: what the lock manager has, while other sessions of this
+ * instance have all of the locks, so that nothing is asked of ZooKeeper.
+ */
+static uint32
+event_of_wait(const AnyCall *call)
+{
+	static uint32 wait_event = 0;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+		if (call->tier1[i])
+			return ZkWaitEvent(wait_event, "ZkLockAcquire");
+	return PG_WAIT_LOCK | LOCKTAG_USERLOCK;
+}
+
+/*
  * Sleep until a slot has changed, or something else must be looked at.
  * Returns ZK_PENDING, or why the wait is over without success.
  */
 static ZkOutcome
 sleep_for_any(AnyCall *call, ZkOutcome answer)
 {
-	static uint32 wait_event = 0;
 	SlotWait   *wait = &call->wait;
 	int64		sleep = zk_time_left(wait->deadline);
 	int			events;
@@ -245,7 +260,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 	InvalidateCatalogSnapshotConditionally();
 	events = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   (long) sleep, ZkWaitEvent(wait_event, "ZkLockAcquire"));
+					   (long) sleep, event_of_wait(call));
 	CHECK_FOR_INTERRUPTS();
 	if (events & WL_LATCH_SET)
 		call->retry_ms = 0;

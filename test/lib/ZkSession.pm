@@ -174,14 +174,14 @@ sub run_ok
 =item wait_waiting($tier)
 
 Wait until the backend waits: in the first tier, behind another backend, or in
-the second, for ZooKeeper.
+the second, for ZooKeeper; without an argument, in either.
 
 =cut
 
 sub wait_waiting
 {
 	my ($self, $tier) = @_;
-	my $type = $tier == 1 ? 'Lock' : 'Extension';
+	my $type = !defined $tier ? qr/^(Lock|Extension)$/ : $tier == 1 ? qr/^Lock$/ : qr/^Extension$/;
 	my $watcher = $self->{node}{zk_watcher} //= ZkSession->new($self->{node});
 
 	poll_until(
@@ -190,9 +190,9 @@ sub wait_waiting
 				'SELECT wait_event_type FROM pg_stat_activity'
 				  . " WHERE pid = $self->{pid} AND state = 'active'");
 			die "the session does not wait: $self->{err}" if $self->done;
-			return $result->{out} eq $type;
+			return $result->{out} =~ $type;
 		},
-		"the session to wait in tier $tier");
+		'the session to wait in ' . (defined $tier ? "tier $tier" : 'either tier'));
 	return;
 }
 

@@ -210,7 +210,7 @@ sub in_transaction
 		'advisory/shop/11', 'zk_lock_any takes the other one');
 	$off->run_ok('SELECT pg_advisory_lock(11)');
 	$on->send("SELECT zk_lock_any(ARRAY[$lock, 'advisory/shop/11'])");
-	$on->wait_waiting(2);
+	$on->wait_waiting(1);
 	$off->run_ok('SELECT pg_advisory_unlock(10)');
 	is($on->result->{out}, 'advisory/shop/10', '... or waits for one of them');
 	$off->run_ok('SELECT pg_advisory_unlock_all()');

@@ -36,7 +36,7 @@ sub waits_for_any
 {
 	my ($node, $locks, $more) = @_;
 
-	return waiter($node, '', 2, "SELECT zk_lock_any($locks" . ($more // '') . ')');
+	return waiter($node, '', undef, "SELECT zk_lock_any($locks" . ($more // '') . ')');
 }
 
 # What a backend has in the instance's tables: "name granted", in order.
@@ -258,7 +258,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		# in a savepoint, after which the transaction goes on
 		$s->run_ok('BEGIN; SAVEPOINT s');
 		$s->send("SELECT zk_lock_any($all, shared => $shared)");
-		$s->wait_waiting(2);
+		$s->wait_waiting;
 		wait_queue($_, '-a') for @locks;
 		value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 		is($s->result->{sqlstate}, '57014', 'canceled in a savepoint');
@@ -267,7 +267,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 		$s->run_ok('COMMIT');
 
 		$s->send("SELECT zk_lock_any($all, shared => $shared)");
-		$s->wait_waiting(2);
+		$s->wait_waiting;
 		wait_queue($_, '-a') for @locks;
 		value($a, 'SELECT pg_terminate_backend(' . $s->pid . ')');
 		$s->result;
@@ -336,7 +336,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 
 	$s->run_ok('BEGIN');
 	$s->send("SELECT zk_lock_any($locks)");
-	$s->wait_waiting(2);
+	$s->wait_waiting;
 	wait_queue($_, '-a') for @locks;
 	%place = map { $_ => (contenders($zk, $_))[1] } @locks;
 	ok(end_session($a, $foreign), 'the session ends');
@@ -516,7 +516,7 @@ for my $more (0, 1)
 	$other->run_ok("BEGIN; SELECT zk_lock_all('{d2,d3}')");
 	my $first = $more ? waiter($a, 'd2', 2) : undef;
 	$any->send("SELECT zk_lock_any('{d2,d3}')");
-	$any->wait_waiting(2);
+	$any->wait_waiting;
 	$other->send("SELECT zk_lock('d1')");
 	# the other one may have gone on before we look
 	poll_until(sub { $any->done || $other->done }, 'the deadlock to end');
@@ -543,7 +543,7 @@ for my $more (0, 1)
 	$any->run_ok("BEGIN; SELECT zk_lock('d1')");
 	$other->run_ok("BEGIN; SELECT zk_lock('d2')");
 	$any->send("SELECT zk_lock_any('{d2,d3}')");
-	$any->wait_waiting(2);
+	$any->wait_waiting;
 	$other->send("SELECT zk_lock('d1')");
 	$other->wait_waiting(2);
 	my $before = value($a, 'SELECT deadlocks FROM zk_stat') + value($b, 'SELECT deadlocks FROM zk_stat');

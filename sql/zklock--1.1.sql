@@ -605,6 +605,17 @@ COMMENT ON FUNCTION zk_cancel_holders(text) IS
 REVOKE ALL ON FUNCTION zk_cancel_holders(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_cancel_holders(text) TO pg_signal_backend;
 
+CREATE FUNCTION zk_terminate_holders(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_terminate_holders'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_terminate_holders(text) IS
+'terminate the sessions of this instance that hold a lock, as pg_terminate_backend does';
+
+REVOKE ALL ON FUNCTION zk_terminate_holders(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_terminate_holders(text) TO pg_signal_backend;
+
 -- With zklock.advisory_locks on, calls of PostgreSQL's advisory lock functions
 -- become calls of these.  They are in the schema of those, with their
 -- privileges: what is revoked for the functions of another schema, or by default

@@ -3,8 +3,8 @@
  * questions.c
  *		Functions that ask ZooKeeper, by way of the worker.
  *
- * They wait for an answer.  The functions of views.c show shared memory, and
- * never wait.
+ * They wait for an answer, but for zk_terminate_holders(), which is of this
+ * instance alone.  The functions of views.c show shared memory, and never wait.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -36,10 +36,12 @@
 #include "shared/settings.h"
 #include "shared/text.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
@@ -47,10 +49,18 @@ PG_FUNCTION_INFO_V1(zk_queue);
 PG_FUNCTION_INFO_V1(zk_fleet_locks);
 PG_FUNCTION_INFO_V1(zk_fleet);
 PG_FUNCTION_INFO_V1(zk_cancel_holders);
+PG_FUNCTION_INFO_V1(zk_terminate_holders);
 
 #define QUEUE_COLUMNS	10
 #define FLEET_LOCKS_COLUMNS	13
 #define FLEET_COLUMNS		13
+
+/*
+ * How long to wait until an instance has heard that it is to give a lock up,
+ * and until looking again, in ms.
+ */
+#define HEARD_MS			3000
+#define HEARD_PAUSE_MS		100
 
 /* A question, from before it is asked until its answer is no longer needed. */
 typedef struct Asking
@@ -86,7 +96,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 	for (;;)
 	{
 		int64		sleep = zk_timeout_left(0, called_at, &no_session_since,
-												&asking->session);
+											&asking->session);
 
 		if (asking->box == NULL)
 			asking->box = question_ask(question, path);
@@ -277,7 +287,7 @@ static bool
 timestamp_of_ctime(int64 ctime, TimestampTz *result)
 {
 	const int64 epoch_ms = (int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
-		(USECS_PER_DAY / 1000);
+	(USECS_PER_DAY / 1000);
 
 	if (ctime <= 0 || ctime > END_TIMESTAMP / 1000)
 		return false;
@@ -467,7 +477,7 @@ misfits_of(const Member *member)
 
 static void
 put_member(ReturnSetInfo *rsinfo, const Member *member,
-			const ZkQueueEntry *entry, int64 session_id)
+		   const ZkQueueEntry *entry, int64 session_id)
 {
 	Datum		values[FLEET_COLUMNS] = {0};
 	bool		nulls[FLEET_COLUMNS];
@@ -597,6 +607,129 @@ cancel_local_holders(const ZkLockName *lock)
 }
 
 /*
+ * Ask the owners that are other instances or clients.  Returns how many were
+ * asked; *owners has all owners as they were before, *nowners of them.
+ *
+ * Without a session that is an error, or a WARNING if "warn".
+ */
+static int
+ask_owners(const ZkLockName *lock, const char *path, bool warn,
+		   char **owners, int *nowners)
+{
+	Asking		asking = {0};
+	volatile int count = 0;
+
+	*owners = NULL;
+	*nowners = 0;
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, ZK_QUESTION_REVOKE, path, -1);
+		if (asking.answer == NULL)
+			zk_report_no_session(warn ? WARNING : ERROR, lock->name,
+								 &asking.session);
+		else
+		{
+			check_answer(asking.answer, lock, path);
+			*owners = copy_entries(asking.answer);
+			*nowners = asking.answer->count;
+			count = asking.answer->revoked;
+		}
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+	return count;
+}
+
+/* Does the contender of this entry still show the request to give way? */
+static bool
+shows_request(const ZkQueueEntry *owner, const char *next, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		const ZkQueueEntry *entry = (const ZkQueueEntry *) next;
+
+		if (entry->node_len == owner->node_len &&
+			memcmp(entry->bytes, owner->bytes, owner->node_len) == 0)
+			return entry->data_len >= 0 &&
+				note_is_revocation(entry->bytes + entry->node_len,
+								   entry->data_len);
+		next += ZkQueueEntrySize(entry);
+	}
+	return false;
+}
+
+/*
+ * Of the owners that are instances, those that have not heard of the request:
+ * they would say again who they are.  Returns how many they are, and adds a
+ * line for each to "text".
+ */
+static int
+find_unheard(const ZkLockName *lock, const char *path, const char *owners,
+			 int nowners, StringInfo text)
+{
+	int			n = 0;
+	int			count;
+	char	   *now = ask_entries(ZK_QUESTION_QUEUE, path, lock, &count);
+
+	resetStringInfo(text);
+	for (int i = 0; i < nowners; i++)
+	{
+		const ZkQueueEntry *owner = (const ZkQueueEntry *) owners;
+		const char *data = owner->bytes + owner->node_len;
+		Note		note;
+
+		owners += ZkQueueEntrySize(owner);
+		note_parse(&note, data, owner->data_len);
+		if ((note.kind != NOTE_OF_INSTANCE &&
+			 !note_is_revocation(data, owner->data_len)) ||
+			!shows_request(owner, now, count))
+			continue;
+		if (n++ > 0)
+			appendStringInfoChar(text, '\n');
+		appendStringInfo(text, "Not answered: %s",
+						 text_of_owner(data, owner->data_len));
+	}
+	if (now)
+		pfree(now);
+	return n;
+}
+
+/*
+ * Wait for a moment until the owners that are instances have heard of the
+ * request, and warn if some have not.
+ *
+ * An instance hears of it when it has owned the lock for about a second, and
+ * only of so many locks at a time (worker/lock/checks.c).
+ */
+static void
+wait_until_heard(const ZkLockName *lock, const char *path, const char *owners,
+				 int nowners)
+{
+	static uint32 wait_event = 0;
+	int64		until = zk_now_ms() + HEARD_MS;
+	StringInfoData text;
+	int			unheard;
+
+	initStringInfo(&text);
+	while ((unheard = find_unheard(lock, path, owners, nowners, &text)) > 0 &&
+		   zk_now_ms() < until)
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 HEARD_PAUSE_MS, ZkWaitEvent(wait_event, "ZkQuery"));
+		ResetLatch(MyLatch);
+	}
+	if (unheard > 0)
+		ereport(WARNING,
+				(errmsg("%d of %d owners of lock \"%s\" have not answered",
+						unheard, nowners, lock->name),
+				 errdetail("%s", text.data),
+				 errhint("Nothing has been canceled there.  Call zk_cancel_holders() or zk_terminate_holders() in that server.")));
+	pfree(text.data);
+}
+
+/*
  * zk_cancel_holders(name text) returns integer
  *
  * Cancels the running statements of the holders of a lock.  Backends of this
@@ -612,27 +745,104 @@ zk_cancel_holders(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
 	char		path[ZNODE_PATH_SIZE];
-	Asking		asking = {0};
-	volatile int count;
+	int			cancelled;
+	int			asked;
+	char	   *owners;
+	int			nowners;
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
 	key_path(&lock.key, path);
-	count = cancel_local_holders(&lock);
+	cancelled = cancel_local_holders(&lock);
+	asked = ask_owners(&lock, path, cancelled > 0, &owners, &nowners);
+	if (cancelled + asked > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" cancels the statements of the holders of lock \"%s\"",
+						GetUserNameFromId(GetUserId(), false), path),
+				 errdetail("Statements canceled here: %d.  Contenders of others asked: %d.",
+						   cancelled, asked)));
+	if (asked > 0)
+		wait_until_heard(&lock, path, owners, nowners);
+	PG_RETURN_INT32(cancelled + asked);
+}
 
-	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+/*
+ * Terminate a session by PostgreSQL's own function, with its rules.  What it
+ * does not allow is only a WARNING, as other holders are to end.
+ *
+ * The error is raised when nothing has happened, and needs no rollback.
+ */
+static bool
+terminate_session(int pid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	PG_TRY();
 	{
-		ask(&asking, ZK_QUESTION_REVOKE, path, -1);
-		if (asking.answer == NULL)
-			zk_report_no_session(count > 0 ? WARNING : ERROR, lock.name,
-								 &asking.session);
-		else
-		{
-			check_answer(asking.answer, &lock, path);
-			count += asking.answer->count;
-		}
+		done = DatumGetBool(DirectFunctionCall2(pg_terminate_backend,
+												Int32GetDatum(pid),
+												Int64GetDatum(0)));
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
-	end_asking(0, PointerGetDatum(&asking));
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		if (geterrcode() != ERRCODE_INSUFFICIENT_PRIVILEGE)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg_internal("%s", error->message),
+				 errdetail("Process %d is not terminated.", pid)));
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return done;
+}
+
+/*
+ * zk_terminate_holders(name text) returns integer
+ *
+ * Terminate the sessions of this server that hold a lock, as
+ * pg_terminate_backend() does; its own last.  Returns how many.
+ *
+ * Errors: those of the name, as in zk_lock().
+ */
+Datum
+zk_terminate_holders(PG_FUNCTION_ARGS)
+{
+	ZkLockName	lock;
+	char		path[ZNODE_PATH_SIZE];
+	int			npids;
+	int		   *pids;
+	int			count = 0;
+	bool		own = false;
+	StringInfoData text;
+
+	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
+	key_path(&lock.key, path);
+	pids = slots_holders(&lock.key, &npids);
+	initStringInfo(&text);
+	for (int i = 0; i < npids; i++)
+	{
+		if (pids[i] == MyProcPid)
+			own = true;
+		else if (terminate_session(pids[i]))
+			appendStringInfo(&text, count++ == 0 ? "%d" : ", %d", pids[i]);
+	}
+	if (own)
+		appendStringInfo(&text, count++ == 0 ? "%d" : ", %d", MyProcPid);
+	if (count > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" terminates the sessions that hold lock \"%s\"",
+						GetUserNameFromId(GetUserId(), false), path),
+				 errdetail_plural("Process: %s.", "Processes: %s.", count,
+								  text.data)));
+	if (own)
+		(void) terminate_session(MyProcPid);
+	pfree(pids);
 	PG_RETURN_INT32(count);
 }
 
@@ -643,7 +853,7 @@ zk_cancel_holders(PG_FUNCTION_ARGS)
 static void
 describe_owner(StringInfo buf, const char *data, int len)
 {
-	char		text[NOTE_SIZE];
+	char text[	NOTE_SIZE];
 	Note		note;
 	NoteWait	waits[NOTE_MAX_WAITS];
 	int			nwaits;

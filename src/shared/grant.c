@@ -551,17 +551,21 @@ slots_retire(void)
  *		Another client asks for the lock: cancel the statements of its holders.
  *
  * Returns how many were canceled.  A holder that is committing is left alone,
- * since it ends by itself; so is a process without a role, since the client
- * that asks is unknown, and only superusers may cancel such a process.
+ * since it ends by itself.  The client that asks is unknown, so holders that
+ * only superusers may cancel are left alone, too: sessions of superusers, and
+ * processes without a role.  *nleft is the number of those.
  */
 int
-slot_cancel_holders(ZkSlot *slot)
+slot_cancel_holders(ZkSlot *slot, int *nleft)
 {
 	int			n = 0;
 
+	*nleft = 0;
 	slot_lock(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (proc_has_role(proc) && proc_cancel(proc))
+		if (proc->granted && (proc->superuser || !proc_has_role(proc)))
+			(*nleft)++;
+		else if (proc_cancel(proc))
 			n++;
 	slot_unlock(slot);
 	return n;

@@ -48,6 +48,7 @@ typedef struct ZkProcLock
 								 * notice was sent: see losses.c */
 	bool		advisory:1;		/* the lock stands for an advisory lock of its
 								 * database */
+	bool		superuser:1;	/* of a superuser's session */
 	uint16		alternatives:9; /* not granted: number of slots of which it
 								 * wants any; 0: this very one */
 	uint32		victim_of;		/* number of the deadlock that ends the wait,

@@ -93,8 +93,8 @@ typedef struct ZkAnswer
 {
 	ZkRefusal	refusal;		/* why there is no answer */
 	bool		out_of_memory;	/* the same */
-	int			count;			/* QUEUE, QUEUES, CLUSTERS: of the entries;
-								 * REVOKE: contenders that were asked */
+	int			count;			/* of the entries */
+	int			revoked;		/* REVOKE: contenders that were asked */
 	int			left_out;		/* QUEUE, CLUSTERS: number of entries left out */
 	dsm_handle	segment;		/* of the entries, if there are any */
 	int			data_len;		/* OWNER: -1 if not known */

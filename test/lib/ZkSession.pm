@@ -44,17 +44,17 @@ our @EXPORT = qw(sql sql_error error_is $lock_lost holder waiter hand_over);
 
 =over
 
-=item ZkSession->new($node, $dbname)
+=item ZkSession->new($node, $dbname, $user)
 
 =cut
 
 sub new
 {
-	my ($class, $node, $dbname) = @_;
+	my ($class, $node, $dbname, $user) = @_;
 	my $self = bless { node => $node, in => '', out => '', err => '', sent => 0 },
 	  $class;
 
-	local %ENV = $node->_get_env();
+	local %ENV = $node->_get_env($user ? (PGUSER => $user) : ());
 	$self->{run} = IPC::Run::start(
 		[
 			$node->installed_command('psql'), '-XAtq', '-v',
@@ -372,8 +372,8 @@ A session that holds a lock, in a transaction.
 
 sub holder
 {
-	my ($node, $lock, $dbname) = @_;
-	my $session = ZkSession->new($node, $dbname);
+	my ($node, $lock, $dbname, $user) = @_;
+	my $session = ZkSession->new($node, $dbname, $user);
 	my $result = $session->run("BEGIN; SELECT zk_lock('$lock');");
 
 	die "could not take the lock: $result->{message}" if $result->{message};

@@ -64,11 +64,15 @@ sub run_forever
 	return;
 }
 
-# A session that holds a lock and is running a statement.
+# A session that holds a lock and is running a statement.  It is no superuser's:
+# what another instance or client asks for does not cancel that.
 sub busy_holder
 {
 	my ($node, $lock) = @_;
-	my $session = holder($node, $lock);
+
+	$node->safe_psql('postgres', 'CREATE ROLE app LOGIN')
+	  if $node->safe_psql('postgres', q{SELECT to_regrole('app') IS NULL}) eq 't';
+	my $session = holder($node, $lock, 'postgres', 'app');
 
 	run_forever($node, $session);
 	return $session;
@@ -327,7 +331,8 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	my $asked = times_asked($a, $dir);
 	$holder->run("BEGIN; SELECT zk_lock('r')");
 	run_forever($a, $holder);
-	my $waiter = ZkSession->new($b);
+	$b->safe_psql('postgres', 'CREATE ROLE app LOGIN');
+	my $waiter = ZkSession->new($b, 'postgres', 'app');
 	$waiter->send("BEGIN; SELECT zk_lock('r'), pg_sleep(3600)");
 	my @both = map { "$dir/$_" } wait_contenders($zk, 'r', 2);
 	for my $data ('__REVOKE', '__REVOKE__ ', '')
@@ -573,7 +578,7 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 
 # Permits of a semaphore, too.
 {
-	my $holder = ZkSession->new($a);
+	my $holder = ZkSession->new($a, 'postgres', 'app');
 
 	$holder->run_ok("BEGIN; SELECT zk_acquire('permits asked for', 2)", 'a permit');
 	run_forever($a, $holder);
@@ -588,7 +593,7 @@ is_deeply([ all_contenders($zk) ], [], 'no contender is left');
 # of the same instance that waits for it.
 {
 	my $lock = 'watched twice';
-	my $reader = ZkSession->new($b);
+	my $reader = ZkSession->new($b, 'postgres', 'app');
 	my $writer;
 	my $node;
 

@@ -731,6 +731,11 @@ subtest 'revocation' => sub {
 	my $dir = lock_dir('revoke');
 	my $mutex = $client{curator}->make('InterProcessMutex', $dir);
 
+	# not of superusers, whose statements others cannot cancel
+	$_->safe_psql('postgres', 'CREATE ROLE app LOGIN') for ($a, $b);
+	my $admin = $a1;
+	my ($a1, $b1) = map { ZkSession->new($_, 'postgres', 'app') } ($a, $b);
+
 	# Curator's Revoker cancels what our holder runs
 	$a1->run_ok("BEGIN; SELECT zk_lock('revoke')", 'we hold it');
 	$a1->send('SELECT pg_sleep(3600)');
@@ -753,26 +758,27 @@ subtest 'revocation' => sub {
 	$b1->run('BEGIN');
 	$b1->send("SELECT zk_lock('revoke')");
 	$b1->wait_waiting(2);
-	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'one holder is asked');
+	is($admin->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'one holder is asked');
 	is_granted($b1, 'they release it, and we have it');
 	ok($revocable->revoked, 'because they were asked');
 
 	# and our own in another instance
 	$b1->send('SELECT pg_sleep(3600)');
-	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'our holder is asked');
+	is($admin->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'our holder is asked');
 	is($b1->result->{sqlstate}, '57014', 'and cancelled');
 	$b1->run_ok('ROLLBACK');
 	wait_no_contenders($zk, 'revoke');
-	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 0, 'nobody is asked');
+	is($admin->run("SELECT zk_cancel_holders('revoke')")->{out}, 0, 'nobody is asked');
 
 	# who has not agreed to be revoked holds on
 	ok($mutex->acquire, 'they hold it, and are not revocable');
 	($theirs) = in_dir($dir, contenders($zk, 'revoke'));
-	is($a1->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'they are asked');
+	is($admin->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'they are asked');
 	poll_until(sub { $observer->get($theirs)->{data} eq '__REVOKE__' }, 'the request');
 	is($a1->run("SELECT zk_try_lock('revoke')")->{out}, 'f', 'and hold on');
 	$mutex->release;
 	wait_no_contenders($zk, 'revoke');
+	$_->quit for ($a1, $b1);
 };
 
 is_deeply([ all_contenders($zk) ], [], 'no contender is left');

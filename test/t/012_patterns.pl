@@ -347,7 +347,7 @@ for (@sections)
 		'b tells that it waits for a');
 	like($found{a}, qr/^stock\/17\|\d+\|idle in transaction\|/m,
 		'a tells what the holder is doing');
-	like($found{a}, qr/^\d+\|t$/m, 'the holder is terminated');
+	like($found{a}, qr/^\d+\|\w+\|idle in transaction\|.*\n1$/m, 'the holder is terminated');
 	is($waiter->result->{message}, undef, 'and the waiter has the lock');
 	$_->quit for ($holder, $waiter);
 }

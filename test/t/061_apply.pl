@@ -174,7 +174,7 @@ my $terminated = qr/57P01 FATAL:  terminating (?:logical replication|background)
 my %end = (
 	'lost' => [ sub { lose_session($b, $foreign); }, qr/40001 ERROR:  .*lock "stock" has been lost/ ],
 	'canceled' => [
-		sub { is(value($a, "SELECT zk_cancel_holders('stock')"), 1, 'the holder is asked') },
+		sub { is(value($b, "SELECT zk_cancel_holders('stock')"), 1, 'the holder is canceled') },
 		qr/57014 ERROR:  canceling statement due to user request/ ],
 	'terminated' => [ sub { value($b, "SELECT pg_terminate_backend($_[0])") }, $terminated ]);
 

@@ -135,7 +135,10 @@ sub permits
 sub cancels
 {
 	my ($title, $asked, $asking) = @_;
-	my $holder = holder($asked, 'c');
+
+	$asked->safe_psql('postgres', 'CREATE ROLE app LOGIN')
+	  if $asked->safe_psql('postgres', q{SELECT to_regrole('app') IS NULL}) eq 't';
+	my $holder = holder($asked, 'c', 'postgres', 'app');
 
 	$holder->send('SELECT pg_sleep(600)');
 	$asked->poll_query_until('postgres',

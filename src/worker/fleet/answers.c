@@ -172,18 +172,23 @@ finish_owner(Answer *answer)
 	finish(answer, &reply, NULL);
 }
 
+/* The entries are the owners as they were before they were asked. */
 static void
 finish_revoke(Answer *answer)
 {
 	ZkAnswer	reply = {.data_len = -1};
+	StringInfoData buf;
 
 	if (answer->revoked == 0 && answer->error != 0)
 	{
 		finish_refused(answer, answer->error);
 		return;
 	}
-	reply.count = answer->revoked;
-	finish(answer, &reply, NULL);
+	initStringInfo(&buf);
+	reply.count = reader_append(answer->reader, &buf);
+	reply.revoked = answer->revoked;
+	finish(answer, &reply, &buf);
+	pfree(buf.data);
 }
 
 /* All owners are read: request revocation of those of other clients. */

@@ -332,8 +332,7 @@ count_relevant(const Reader *reader, Queue *queue)
 static bool
 wants_data(const Reader *reader, const Queue *queue, int number)
 {
-	return reads_all(reader) ? number == queue->holder :
-		reader->question != ZK_QUESTION_REVOKE;
+	return !reads_all(reader) || number == queue->holder;
 }
 
 /* Send the next read of a node, if there is one. */
@@ -425,8 +424,8 @@ static void
 on_read(Reader *reader, Queue *queue, uint32 part, const RequestAnswer *in)
 {
 	int			number = reads_all(reader) ?
-		(part == PART_HOLDER ? queue->holder : queue->waiter) :
-		(int) (part - NPLACES);
+	(part == PART_HOLDER ? queue->holder : queue->waiter) :
+	(int) (part - NPLACES);
 	QueueNode  *node = &queue->nodes[number];
 
 	note_node(node, in, reads_members(reader) ? MEMBER_SIZE - 1 :
@@ -591,9 +590,9 @@ static void
 append_queue(StringInfo buf, const Queue *queue)
 {
 	const QueueNode *holder =
-		queue->holder >= 0 ? &queue->nodes[queue->holder] : NULL;
+	queue->holder >= 0 ? &queue->nodes[queue->holder] : NULL;
 	const QueueNode *waiter =
-		queue->waiter >= 0 ? &queue->nodes[queue->waiter] : NULL;
+	queue->waiter >= 0 ? &queue->nodes[queue->waiter] : NULL;
 	ZkFleetLockEntry head;
 	int			start = buf->len;
 

@@ -141,7 +141,7 @@ static void
 refuse_token(const Contender *contender, int error)
 {
 	ZkRefusal	refusal = session_error_is_access(error) ? ZK_REFUSAL_ACCESS :
-		ZK_REFUSAL_OTHER;
+	ZK_REFUSAL_OTHER;
 
 	if (slot_set_no_token(contender->slot, refusal))
 		ereport(LOG,
@@ -154,13 +154,17 @@ refuse_token(const Contender *contender, int error)
 static void
 revoked(const Contender *contender)
 {
-	int			n = slot_cancel_holders(contender->slot);
+	int			nleft;
+	int			n = slot_cancel_holders(contender->slot, &nleft);
 
 	ereport(LOG,
 			(errmsg("another client requests revocation of lock \"%s\"", contender->directory),
+			 nleft == 0 ?
 			 errdetail_plural("The statement of %d holder has been canceled.",
 							  "The statements of %d holders have been canceled.",
-							  n, n)));
+							  n, n) :
+			 errdetail("Holders whose statement has been canceled: %d.  Holders left alone, since only superusers may cancel them: %d.",
+					   n, nleft)));
 }
 
 /* The contender owns its lock: include it in the sweep of owners. */
@@ -560,7 +564,7 @@ step_queue_behind(Contender *contender, RecipeEvent event)
  */
 static bool
 is_orphan(const Contender *contender, bool for_lock,
-		 const RequestAnswer *answer)
+		  const RequestAnswer *answer)
 {
 	const MachineStatus *now = &contender->now;
 	uint8		uuid[ZNODE_UUID_BYTES];

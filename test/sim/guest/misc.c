@@ -275,6 +275,13 @@ pg_verify_mbstr(int encoding, const char *mbstr, int len, bool noError)
 	return true;
 }
 
+bool
+superuser_arg(Oid roleid)
+{
+	(void) roleid;
+	return false;
+}
+
 char *
 get_database_name(Oid dbid)
 {

@@ -225,7 +225,8 @@ CREATE FUNCTION zk_lock_status(OUT name text,
                                OUT token bigint,
                                OUT classid oid,
                                OUT objid oid,
-                               OUT objsubid smallint)
+                               OUT objsubid smallint,
+                               OUT exclusion text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_lock_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -264,6 +265,8 @@ COMMENT ON COLUMN zk_locks.objid IS
 'the same in pg_locks';
 COMMENT ON COLUMN zk_locks.objsubid IS
 'the same in pg_locks';
+COMMENT ON COLUMN zk_locks.exclusion IS
+'fleet: the lock excludes sessions of all instances; instance: of this one only, since it was taken with zklock.exclusion = instance';
 COMMENT ON COLUMN zk_locks.datname IS
 'database of the session';
 COMMENT ON COLUMN zk_locks.usename IS
@@ -291,7 +294,8 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT path_bytes bigint,
                                   OUT max_path_bytes bigint,
                                   OUT directories bigint,
-                                  OUT fleet uuid)
+                                  OUT fleet uuid,
+                                  OUT exclusion text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_session_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -334,6 +338,9 @@ COMMENT ON COLUMN zk_sessions.directories IS
 'lock directories that this instance has made since server start; NULL but in the first row';
 COMMENT ON COLUMN zk_sessions.fleet IS
 'identity of the fleet, the same on all instances that share the ensemble and zklock.root; NULL while it is not known';
+
+COMMENT ON COLUMN zk_sessions.exclusion IS
+'zklock.exclusion as it is in force: fleet, or instance: locks that are taken now exclude sessions of this instance only, and ask nothing of ZooKeeper';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;

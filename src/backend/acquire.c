@@ -41,6 +41,7 @@
 #include "shared/outcome.h"
 #include "shared/procs.h"
 #include "shared/session_info.h"
+#include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "shared/take.h"
@@ -81,14 +82,18 @@ is_held_here(const HeldLock *lock)
  * A wait is past its time: the state of ZooKeeper as an error detail,
  * palloc'd; NULL if ZooKeeper is not to blame.
  *
- * It is not if this server holds the lock, nor if contenders are ahead and the
- * connection is there.
+ * It is not if it is not asked, nor if this server holds the lock, nor if
+ * contenders are ahead and the connection is there.
  */
 static char *
 describe_outage(const SlotWait *wait)
 {
-	char	   *outage = zk_describe_outage();
+	char	   *outage;
 	int64		silent_ms;
+
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		return NULL;
+	outage = zk_describe_outage();
 
 	/* the check looks through all slots, so it comes second */
 	if (outage != NULL && wait->tier1 != NULL && is_held_here(wait->tier1))
@@ -571,6 +576,41 @@ warn_of_snapshot(const char *name, bool session)
 }
 
 /*
+ * Warn of the first lock of this session that excludes sessions of this server
+ * only, and of the first after one that excludes all.
+ */
+static void
+warn_of_exclusion(const HeldLock *lock)
+{
+	static bool warned = false;
+	bool		of_instance = hold_is_of_instance(lock);
+	bool		first = of_instance && !warned;
+
+	warned = of_instance;
+	if (first)
+		ereport(WARNING,
+				(errmsg("lock \"%s\" excludes sessions of this server only",
+						key_name(&lock->key)),
+				 errdetail("\"zklock.exclusion\" is \"instance\": other servers and clients of ZooKeeper may hold the lock at the same time.")));
+}
+
+/*
+ * Warn of a lock that is taken once more, but excludes no other server, since it
+ * was taken at first while zklock.exclusion was "instance".
+ */
+static void
+warn_of_old_hold(const HeldLock *lock)
+{
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE || !hold_is_of_instance(lock))
+		return;
+	ereport(WARNING,
+			(errmsg("lock \"%s\" excludes sessions of this server only",
+					key_name(&lock->key)),
+			 errdetail("This session has held it since \"zklock.exclusion\" was \"instance\"."),
+			 errhint("Release it, and take it again.")));
+}
+
+/*
  * acquire_end
  *		Finish a call that holds its locks.  An error ends the holds, too.
  */
@@ -583,6 +623,7 @@ acquire_end(const ZkRequest *request, const SlotWait *wait, HeldLock **locks,
 		if (locks[i]->kind == ZNODE_READER)
 			slot_ask_for_others(&locks[i]->key);
 	waiting_log_end(wait, locks[0]);
+	warn_of_exclusion(locks[0]);
 	if (wait->queued)
 		warn_of_snapshot(wait->result->name, request->session);
 }
@@ -830,6 +871,7 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 		/* without waiting, as in acquire_for_session() */
 		(void) heavyweight_lock(&locks[i]->heavyweight, false, false, -1);
 		hold_push(locks[i], request->kind == ZNODE_READER);
+		warn_of_old_hold(locks[i]);
 	}
 	if (request->session)
 		acquire_for_session(locks, request->nkeys);

@@ -277,7 +277,10 @@ unlock_notify_queue(void)
 	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
-/* Find the sessions that our locks are in. */
+/*
+ * Find the sessions that our locks are in.  Those of this instance alone are in
+ * none.
+ */
 static void
 note_sessions(CommitCheck *check)
 {
@@ -285,7 +288,8 @@ note_sessions(CommitCheck *check)
 
 	check->sessions = 0;
 	while ((lock = holds_next(lock)) != NULL)
-		check->sessions |= UINT32_C(1) << lock->proc->zk_session;
+		if (!hold_is_of_instance(lock))
+			check->sessions |= UINT32_C(1) << lock->proc->zk_session;
 }
 
 /* Until when all of these sessions cannot have ended. */
@@ -489,7 +493,8 @@ check_holds(void)
 		begin_commit_of_holds();
 		/* before the commit, whose wait for a standby it would cut short */
 		CHECK_FOR_INTERRUPTS();
-		if (!is_session_proved(lease, proved ? check.asked_at : 0))
+		if (check.sessions != 0 &&
+			!is_session_proved(lease, proved ? check.asked_at : 0))
 		{
 			wait_for_proof(&check, proved);
 			continue;

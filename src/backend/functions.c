@@ -639,6 +639,7 @@ acquire_permit(FunctionCallInfo fcinfo, bool try)
 	ZkKey		key;
 	ZkRequest	request = {.keys = &key,.nkeys = 1,.try = try};
 
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	get_lock_name(fcinfo, &lock);
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -762,11 +763,12 @@ report_not_held(const ZkLockName *lock)
  * The fencing token of a lock that this session holds; waits until the worker
  * has it.
  *
- * Errors: 55000 if the lock is not held, or a permit is; 40001 if it has been
+ * Errors: 0A000 if locks, or this one, do without ZooKeeper; 55000 if the lock is
+ * not held, or a permit is; 40001 if it has been
  * lost; 42501 or 58000 refused by ZooKeeper; 57014 cancelled.
  */
 static int64
-get_token(const ZkLockName *lock)
+get_token(FunctionCallInfo fcinfo, const ZkLockName *lock)
 {
 	static uint32 wait_event = 0;
 	int64		token = 0;
@@ -774,8 +776,15 @@ get_token(const ZkLockName *lock)
 	HeldLock   *held = hold_find(&lock->key);
 	bool		mine;
 
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	if (held == NULL)
 		report_not_held(lock);
+	if (hold_is_of_instance(held))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("lock \"%s\" has no fencing token", lock->name),
+				 errdetail("It excludes sessions of this server only, since it was taken while \"zklock.exclusion\" was \"instance\"."),
+				 errhint("Release it, and take it again.")));
 	while ((mine = slot_read_token(held->proc, &token, &refusal)) &&
 		   token == 0 && refusal == ZK_REFUSAL_NONE)
 		ConditionVariableSleep(slot_cv(held->proc->slot),
@@ -800,7 +809,7 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 	ZkLockName	lock;
 
 	get_lock_name(fcinfo, &lock);
-	PG_RETURN_INT64(get_token(&lock));
+	PG_RETURN_INT64(get_token(fcinfo, &lock));
 }
 
 /*
@@ -818,7 +827,7 @@ zk_fence(PG_FUNCTION_ARGS)
 
 	get_lock_name(fcinfo, &lock);
 	PreventCommandIfReadOnly("zk_fence()");
-	token = get_token(&lock);
+	token = get_token(fcinfo, &lock);
 	fence_write(fcinfo->flinfo->fn_oid, lock.name, token);
 	PG_RETURN_INT64(token);
 }

@@ -285,6 +285,16 @@ hold_is_held(const HeldLock *lock)
 	return lock->stack.nholds > 0;
 }
 
+/*
+ * hold_is_of_instance
+ *		Does the lock, which is held, exclude sessions of this instance only?
+ */
+bool
+hold_is_of_instance(const HeldLock *lock)
+{
+	return key_is_of_instance(slot_key(lock->proc->slot));
+}
+
 /* Has the session a hold of the lock, marked or not? */
 static bool
 hold_is_of_session(const HeldLock *lock)

@@ -66,6 +66,7 @@ extern void holds_end_transaction(void);
 extern HeldLock *hold_find(const ZkKey *key);
 extern HeldLock *hold_prepare(const ZkKey *key, ZnodeKind kind, int permits);
 extern bool hold_is_held(const HeldLock *lock);
+extern bool hold_is_of_instance(const HeldLock *lock);
 extern int64 hold_count_of_session(const HeldLock *lock);
 extern void hold_forget(HeldLock *lock);
 extern void hold_push(HeldLock *lock, bool shared);

@@ -143,6 +143,22 @@ zk_check_usable(void)
 }
 
 /*
+ * zk_check_fleet
+ *		Fail (0A000) if this SQL function, which needs ZooKeeper, is called while
+ *		locks do without.
+ */
+void
+zk_check_fleet(Oid function)
+{
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot call %s() while locks exclude sessions of this server only",
+						get_func_name(function)),
+				 errdetail("\"zklock.exclusion\" is \"instance\", so ZooKeeper is not asked.")));
+}
+
+/*
  * zk_lock_name
  *		The lock that an SQL argument names.
  *

@@ -24,6 +24,7 @@ typedef struct ZkLockName
 
 extern void zk_check_preloaded(void);
 extern void zk_check_usable(void);
+extern void zk_check_fleet(Oid function);
 extern void zk_lock_name(Datum name, bool isnull, ZkLockName *lock);
 extern void zk_advisory_name(const int32 *keys, int64 key, ZkLockName *lock);
 extern char *key_name(const ZkKey *key);

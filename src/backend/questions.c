@@ -400,6 +400,7 @@ zk_queue(PG_FUNCTION_ARGS)
 	int			count;
 	char	   *next;
 
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
 	key_path(&lock.key, path);
 	InitMaterializedSRF(fcinfo, 0);
@@ -435,6 +436,7 @@ zk_fleet_locks(PG_FUNCTION_ARGS)
 	MemoryContext row_context;
 
 	zk_check_usable();
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	InitMaterializedSRF(fcinfo, 0);
 	check_row_columns(rsinfo->setDesc, FLEET_LOCKS_COLUMNS);
 
@@ -527,6 +529,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 	Member	   *members;
 
 	zk_check_usable();
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	InitMaterializedSRF(fcinfo, 0);
 	check_row_columns(rsinfo->setDesc, FLEET_COLUMNS);
 
@@ -734,8 +737,8 @@ wait_until_heard(const ZkLockName *lock, const char *path, const char *owners,
  *
  * Cancels the running statements of the holders of a lock.  Backends of this
  * server are canceled at once; other clients are asked to release the lock, by
- * the data that Curator's Revoker writes.  Returns how many were cancelled or
- * asked.
+ * the data that Curator's Revoker writes, unless zklock.exclusion is "instance".
+ * Returns how many were cancelled or asked.
  *
  * Errors: as of zk_queue(); but if a backend of this server has been
  * cancelled, 57P03 is only a WARNING.
@@ -746,14 +749,15 @@ zk_cancel_holders(PG_FUNCTION_ARGS)
 	ZkLockName	lock;
 	char		path[ZNODE_PATH_SIZE];
 	int			cancelled;
-	int			asked;
+	int			asked = 0;
 	char	   *owners;
 	int			nowners;
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
 	key_path(&lock.key, path);
 	cancelled = cancel_local_holders(&lock);
-	asked = ask_owners(&lock, path, cancelled > 0, &owners, &nowners);
+	if (zklock_exclusion == ZK_EXCLUSION_FLEET)
+		asked = ask_owners(&lock, path, cancelled > 0, &owners, &nowners);
 	if (cancelled + asked > 0)
 		ereport(LOG,
 				(errmsg("role \"%s\" cancels the statements of the holders of lock \"%s\"",

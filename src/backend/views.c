@@ -46,8 +46,8 @@ PG_FUNCTION_INFO_V1(zk_stat_reset);
 PG_FUNCTION_INFO_V1(zk_deadlock_status);
 PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
-#define LOCK_STATUS_COLUMNS		12
-#define SESSION_STATUS_COLUMNS	15
+#define LOCK_STATUS_COLUMNS		13
+#define SESSION_STATUS_COLUMNS	16
 #define STAT_STATUS_COLUMNS		14
 #define DEADLOCK_STATUS_COLUMNS	12
 #define STAT_LOCKS_COLUMNS		16
@@ -66,6 +66,13 @@ mode_name(ZnodeKind kind)
 			return "permit";
 	}
 	return "unknown";
+}
+
+/* Whom a lock excludes, as zklock.exclusion has it. */
+static Datum
+exclusion_value(bool of_instance)
+{
+	return CStringGetTextDatum(of_instance ? "instance" : "fleet");
 }
 
 /*
@@ -109,6 +116,7 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		values[n++] = ObjectIdGetDatum(tag.locktag_field2);
 		values[n++] = ObjectIdGetDatum(tag.locktag_field3);
 		values[n++] = Int16GetDatum((int16) tag.locktag_field4);
+		values[n++] = exclusion_value(key_is_of_instance(&rows[i].key));
 		Assert(n == LOCK_STATUS_COLUMNS);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
 							 nulls);
@@ -182,6 +190,7 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	nulls[n] = fleet.id[0] == '\0';
 	values[n++] = fleet.id[0] == '\0' ? (Datum) 0 :
 		DirectFunctionCall1(uuid_in, CStringGetDatum(fleet.id));
+	values[n++] = exclusion_value(zklock_exclusion == ZK_EXCLUSION_INSTANCE);
 	Assert(n == SESSION_STATUS_COLUMNS);
 	return true;
 }

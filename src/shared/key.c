@@ -307,12 +307,13 @@ key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
  *		The key of the slot whose contender would conflict with this slot's.
  *
  * For an exclusive lock that is the slot that all readers share.  Returns
- * false for a permit, which has no other mode.
+ * false for a permit, which has no other mode, and for a slot without
+ * contender.
  */
 bool
 key_in_other_mode(const ZkKey *key, ZkKey *result)
 {
-	if (key->mode == ZK_KEY_PERMIT)
+	if (key->mode == ZK_KEY_PERMIT || key_is_of_instance(key))
 		return false;
 	key_in_mode(key, key->mode == ZK_KEY_EXCLUSIVE ?
 				ZK_KEY_SHARED : ZK_KEY_EXCLUSIVE, result);
@@ -327,6 +328,16 @@ bool
 key_is_advisory(const ZkKey *key)
 {
 	return key->advisory && key->mode != ZK_KEY_PERMIT;
+}
+
+/*
+ * key_is_of_instance
+ *		Is it a slot whose locks exclude within this instance only?
+ */
+bool
+key_is_of_instance(const ZkKey *key)
+{
+	return key->mode == ZK_KEY_INSTANCE;
 }
 
 /*

@@ -30,7 +30,9 @@ typedef enum ZkKeyMode
 	ZK_KEY_SHARED,				/* the shared locks of all backends */
 	ZK_KEY_SHARED_TOGETHER,		/* a backend's shared lock taken together with
 								 * others */
-	ZK_KEY_PERMIT				/* a backend's permit of a semaphore */
+	ZK_KEY_PERMIT,				/* a backend's permit of a semaphore */
+	ZK_KEY_INSTANCE				/* locks of any mode that exclude within this
+								 * instance only: no contender */
 } ZkKeyMode;
 
 /* The key of one of PostgreSQL's advisory locks, as pg_locks shows it. */
@@ -73,6 +75,7 @@ extern bool key_in_other_mode(const ZkKey *key, ZkKey *result);
 
 /* reading keys */
 extern bool key_is_advisory(const ZkKey *key);
+extern bool key_is_of_instance(const ZkKey *key);
 extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
 extern int	key_compare(const void *a, const void *b);
 extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);

@@ -57,6 +57,7 @@ int			zklock_node_format;
 int			zklock_commit_check;
 int			zklock_commit_timeout;
 bool		zklock_deadlock_check;
+int			zklock_exclusion;
 int			zklock_advisory_locks = ZK_ADVISORY_OFF;
 char	   *zklock_advisory_namespace;
 bool		zklock_advisory_used = false;
@@ -116,6 +117,13 @@ static struct config_enum_entry advisory_options[] = {
 	{"0", ZK_ADVISORY_OFF, true},
 	{"1", ZK_ADVISORY_ON, true},
 	{NULL, 0, false},
+	{NULL, 0, false}
+};
+
+/* A wrong word becomes the default, with which locks exclude no less. */
+static const struct config_enum_entry exclusion_options[] = {
+	{"fleet", ZK_EXCLUSION_FLEET, false},
+	{"instance", ZK_EXCLUSION_INSTANCE, false},
 	{NULL, 0, false}
 };
 
@@ -841,6 +849,15 @@ define_lock_settings(void)
 							 PGC_SUSET,
 							 0,
 							 check_node_format, NULL, NULL);
+	DefineCustomEnumVariable("zklock.exclusion",
+							 "Sets whom locks exclude: sessions of all servers, or of this one only.",
+							 "With \"instance\" nothing is asked of ZooKeeper.",
+							 &zklock_exclusion,
+							 ZK_EXCLUSION_FLEET,
+							 exclusion_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.deadlock_check",
 							 "Checks for deadlocks with other servers.",
 							 "A wait that has lasted deadlock_timeout is published in ZooKeeper and followed there.",

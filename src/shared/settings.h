@@ -40,6 +40,12 @@ typedef enum ZkAdvisoryLocks
 	ZK_ADVISORY_ON				/* it takes a lock in ZooKeeper */
 } ZkAdvisoryLocks;
 
+typedef enum ZkExclusion
+{
+	ZK_EXCLUSION_FLEET,			/* locks exclude all instances */
+	ZK_EXCLUSION_INSTANCE		/* ... this one only, without ZooKeeper */
+} ZkExclusion;
+
 /* A setting with a wrong value. */
 typedef struct ZkWrongSetting
 {
@@ -62,6 +68,7 @@ extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 extern int	zklock_commit_timeout;	/* ms; 0: none */
 extern bool zklock_deadlock_check;
+extern int	zklock_exclusion;	/* a ZkExclusion */
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
 extern char *zklock_advisory_namespace; /* "": the database's name */
 extern bool zklock_advisory_used;	/* has been on in this process */

@@ -52,6 +52,11 @@
  * worker checks that in ZooKeeper, but not more often than once in
  * zklock.handoff_quantum.
  *
+ * With zklock.exclusion = instance a lock has one slot of its own for all modes
+ * (ZK_KEY_INSTANCE), which is always NONE: it only records who wants and who
+ * holds the lock, and the worker does not see it.  There the heavyweight lock
+ * alone excludes.
+ *
  * An instance must not wait for itself.  So a grant is kept only for a backend
  * that has the heavyweight lock: one that still waits in the lock manager may
  * wait for a backend that waits in ZooKeeper for that very contender.  A grant

@@ -147,15 +147,17 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 ZkProcLock *
 slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 {
-	ZkKey		readers;
+	ZkKey		mine;
 
-	if (kind != ZNODE_READER)
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		key_in_mode(key, ZK_KEY_INSTANCE, &mine);
+	else if (kind == ZNODE_READER)
+		/* backends that ask for one lock cannot share a contender of several */
+		key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
+					&mine);
+	else
 		return want_this(key, kind, session, together, 0, false);
-
-	/* backends that ask for one lock cannot share a contender of several */
-	key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
-				&readers);
-	return want_this(&readers, kind, session, together, 0, false);
+	return want_this(&mine, kind, session, together, 0, false);
 }
 
 /*
@@ -293,8 +295,9 @@ slot_unwant(ZkProcLock *proc)
 static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
-	return turn_is_proved(&slot->turn, slot->contender.retain,
-						  lease_read_ms(slot->contender.session) * 1000, now);
+	return key_is_of_instance(&slot->key) ||
+		turn_is_proved(&slot->turn, slot->contender.retain,
+					   lease_read_ms(slot->contender.session) * 1000, now);
 }
 
 /* It is not certain; the backend may ask the slot's session (proof_ask()). */
@@ -367,7 +370,7 @@ try_join(ZkProcLock *proc)
 static void
 note_ahead(ZkProcLock *proc)
 {
-	if (proc->slot->reserved)
+	if (proc->slot->reserved || key_is_of_instance(&proc->slot->key))
 		return;
 	note_ask(proc, 0);
 	slot_event(proc->slot, SLOT_ASKED);
@@ -439,6 +442,11 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 	int64		now;
 
 	proc->ready = true;
+	if (key_is_of_instance(&slot->key))
+	{
+		take(proc, zk_now_us());
+		return ZK_ACQUIRED;
+	}
 	note_ask(proc, permits);
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
@@ -678,7 +686,7 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	outcome = reserve_together(procs, n, which, result);
 	if (*which >= 0)
 		;
-	else if (together == ZK_ALL_READY)
+	else if (together == ZK_ALL_READY || key_is_of_instance(&procs[0]->slot->key))
 		outcome = take_all(procs, n);
 	else if (together == ZK_ALL_NONE)
 		*group = ask_together(procs, n);
@@ -809,7 +817,9 @@ slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
 	ZkKey		mine = *key;
 
 	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
-	if (kind == ZNODE_READER)
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		key_in_mode(key, ZK_KEY_INSTANCE, &mine);
+	else if (kind == ZNODE_READER)
 		key_in_mode(key, ZK_KEY_SHARED, &mine);
 	return want_this(&mine, kind, session, false, alternatives, tries);
 }
@@ -1120,9 +1130,16 @@ turn_input(const ZkSlot *slot, int64 now)
 static void
 leave_slot(ZkSlot *slot, int64 now)
 {
-	TurnInput	input = turn_input(slot, now);
-	TurnDecision decision = turn_dropped(&slot->turn, &input);
+	TurnInput	input;
+	TurnDecision decision;
 
+	if (key_is_of_instance(&slot->key))
+	{
+		slot_wake(slot);
+		return;
+	}
+	input = turn_input(slot, now);
+	decision = turn_dropped(&slot->turn, &input);
 	if (decision == TURN_GIVE_UP)
 	{
 		slot_event(slot, SLOT_GIVEN_UP);
@@ -1158,7 +1175,8 @@ slot_drop(ZkProcLock *proc, int64 now)
 static bool
 is_held(const ZkProcLock *proc)
 {
-	return !proc->lost && proc->slot->state == ZK_SLOT_HELD;
+	return !proc->lost && (proc->slot->state == ZK_SLOT_HELD ||
+						   key_is_of_instance(&proc->slot->key));
 }
 
 /*

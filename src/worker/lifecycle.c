@@ -227,6 +227,20 @@ lifecycle_handle_sigterm(void)
 		elog(FATAL, "could not set the handler of SIGTERM: %m");
 }
 
+/* Tell whom locks exclude from now on. */
+static void
+log_exclusion(void)
+{
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		ereport(LOG,
+				(errmsg("locks exclude sessions of this server only, because \"zklock.exclusion\" is \"instance\""),
+				 errdetail("Other servers and clients of ZooKeeper may hold them at the same time.")));
+	else
+		ereport(LOG,
+				(errmsg("locks exclude sessions of all servers again, because \"zklock.exclusion\" is \"fleet\""),
+				 errdetail("Those from before, which zk_locks shows, exclude sessions of this server only until they end.")));
+}
+
 /*
  * lifecycle_attach
  *		Go on where the previous worker ended.
@@ -236,6 +250,8 @@ lifecycle_handle_sigterm(void)
 void
 lifecycle_attach(void)
 {
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		log_exclusion();
 	if (!status_is_alive())
 		lifecycle.nold = session_file_read(lifecycle.old);
 	for (int i = 0; i < lifecycle.nold; i++)
@@ -987,11 +1003,14 @@ reload(void)
 	char	   *secure = secure_values();
 	int			timeout = zklock_session_timeout;
 	int			old_acl = zklock_acl;
+	int			old_exclusion = zklock_exclusion;
 	char	   *new_secure;
 	bool		waiting = status_chroot_changed();
 
 	ProcessConfigFile(PGC_SIGHUP);
 
+	if (zklock_exclusion != old_exclusion)
+		log_exclusion();
 	new_secure = secure_values();
 	servers[strcspn(servers, "/")] = '\0';
 	if ((strlen(servers) != strcspn(zklock_servers, "/") ||

@@ -326,7 +326,7 @@ for (@sections)
 #
 
 {
-	my @queries = map { $_->{text} }
+	my @queries = map { $_->{text} } grep { $_->{run} !~ /^no\b/ }
 	  DocPage->new("$doc/operations.md", \%cluster, run => 'a')->blocks('sql');
 	my $holder = holder($a, 'stock/17');
 	my $waiter = waiter($b, 'stock/17', 2);

@@ -282,6 +282,14 @@ superuser_arg(Oid roleid)
 	return false;
 }
 
+/* Settings are as locks need them. */
+char *
+get_func_name(Oid funcid)
+{
+	(void) funcid;
+	SIM_LACKS();
+}
+
 char *
 get_database_name(Oid dbid)
 {

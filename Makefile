@@ -75,6 +75,8 @@ help:
 	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make simulate   the worker and backends in virtual time, schedules by their seeds"
+	@echo "make prove      models of the protocols, checked by spin: doc/proof.md;"
+	@echo "                also proof/run MODEL, and proof/run MODEL CONDITION"
 	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
 	@echo "make deb        Debian packages for the PostgreSQL servers that are installed, to build/deb"
 	@echo "make dist       zklock-VERSION.zip for PGXN, of what is committed, to build"
@@ -105,6 +107,11 @@ deb:
 
 matrix:
 	@test/matrix
+
+# Models of the protocols; PROVE is a model, or a model and a condition.
+prove:
+	@bash -ec '. test/lib/env.sh; zk_need_packages gcc libc6-dev spin python3'
+	@proof/run $(PROVE)
 
 # The version of a distribution is that of META.json.
 DISTVERSION = $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' META.json)
@@ -210,4 +217,4 @@ simulate: build/sim/sim build/sim/guest.so
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(MUTATION),--mutation $(MUTATION)) \
 		$(if $(TRACE),--trace) $(if $(TWICE),--twice) build/sim/guest.so
 
-.PHONY: simulate all deb dist drawing help matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))
+.PHONY: prove simulate all deb dist drawing help matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

@@ -1,0 +1,666 @@
+/*
+ * recipe.pml: the queue recipe of src/core/lock/recipe.c
+ *
+ * N instances, each with one contender at a time for one exclusive lock, and one
+ * ZooKeeper.  Each atomic step is either one request that the server carries
+ * out, or one answer or watch event that the recipe deals with; in between any
+ * other step may come.  What is checked: the lock has one owner at a time; a
+ * contender that is gone has left no node; a contender that waits for an old
+ * directory waits only for nodes in that; and (LTL) a contender that wants the
+ * lock gets it, or stops wanting it.
+ *
+ * Numbers are late from LATE on, and end at LAST: the counter then gives LAST
+ * again and again.  Creates have no bound: since the directory is made again,
+ * there are finitely many states.  Each instance loses its connection at most
+ * LOSSES times (TOTAL: all together); then its request is carried out, or not, or
+ * later.
+ *
+ * DROP_... leaves out one condition: see doc/proof.md.
+ */
+#ifndef N
+#define N		3
+#endif
+#ifndef LOSSES
+#define LOSSES	1
+#endif
+#ifndef LATE
+#define LATE	3
+#endif
+#define LAST	(LATE + 1)
+#ifdef TWO_NODES				/* a contender may have two */
+#define MAX		(LAST + 2 * N)	/* places in a directory */
+#else
+#define MAX		(LAST + N)
+#endif
+#define NONE	15				/* no number */
+
+/* RecipeState; CANCELLING and ABANDONING are CREATE, REQUEUE, SEARCH, not wanted */
+#define IDLE	0
+#define MKDIR	1				/* ENTERING, with a mkdir ahead of the create */
+#define CREATE	2				/* ENTERING */
+#define SEARCH	3				/* SEARCHING */
+#define READ	4				/* READING */
+#define WATCH	5				/* WATCHING */
+#define OWNER	6
+#define REQUEUE	7				/* REQUEUEING */
+#define LEAVE	8				/* LEAVING */
+#define RETREAT	9				/* RETREATING */
+#define RMDIR	10				/* REMOVING_DIR */
+#define LIST	11				/* LISTING_DIR */
+#define AWAIT	12				/* AWAITING_EMPTY */
+
+/* How far the request of that state is: the phase. */
+#define OUT		0				/* on its way to the server */
+#define OK		1				/* carried out; the answer is on its way */
+#define NONODE	2				/* in mutants only */
+#define MORE	3				/* the same */
+
+/* ZooKeeper: the directory, its children in the order of their creates. */
+bool dir;
+byte creates;					/* in this directory: cversion, or LAST */
+byte child[MAX];				/* by number, then those with LAST: contender + 1 */
+
+/* The contenders. */
+byte state[N];
+byte phase[N];
+bool wanted[N];
+byte node[N];					/* place of our node: recipe->sequence */
+byte found[N];					/* place that a search has found, or the new one */
+byte ahead[N];					/* recipe->blockers */
+byte last[N];					/* recipe->predecessor */
+byte left[N];					/* succession.c: the number that left, or NONE */
+bool same[N];					/* recipe->directory is that which is there */
+byte late_write[N];				/* the state whose request may still arrive */
+bool deaf[N];					/* hears of no deletion of the directory */
+#ifdef TOTAL
+byte losses;
+#define LOSES(c)	losses
+#else
+byte losses[N];
+#define LOSES(c)	losses[c]
+#endif
+bool truth[N];					/* for the check: the directory that c left is there */
+
+#define NUMBER(place)	((place) < LAST -> (place) : LAST)
+#define UNORDERED(place) ((place) >= LAST)
+/* is_ahead() */
+#define AHEAD(other, own) (!UNORDERED(other) && (UNORDERED(own) || (other) < (own)))
+
+byte i;							/* in atomic steps only */
+
+inline to(c, s)
+{
+	state[c] = s;
+	phase[c] = OUT
+}
+
+/* The directory is deleted; the watches of it fire: succession_fired(). */
+inline delete_directory()
+{
+	dir = false;
+	creates = 0;
+	i = 0;
+	do
+	:: i < N ->
+		assert(state[i] != OWNER);
+		same[i] = false;
+		truth[i] = false;
+		if
+		:: !deaf[i] -> left[i] = NONE
+		:: else
+		fi;
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
+inline has_children()
+{
+	i = 0;
+	do
+	:: i < MAX && child[i] == 0 -> i++
+	:: else -> break
+	od
+	/* i < MAX: there is one */
+}
+
+inline create_node(c, place)
+{
+	if
+	:: creates < LAST -> place = creates; creates++
+#ifdef TWO_NODES
+	:: creates == LAST && child[LAST + c] != 0 -> place = LAST + N + c
+#endif
+	:: else -> place = LAST + c
+	fi;
+	child[place] = c + 1
+}
+
+/* find_place(): who is ahead of our node, and who of them is the last. */
+inline find_place(c)
+{
+	ahead[c] = 0;
+	last[c] = 0;
+	i = 0;
+	do
+	:: i < LAST ->
+		if
+		:: child[i] != 0 && child[i] != c + 1 && AHEAD(i, node[c]) ->
+			ahead[c]++;
+			last[c] = i
+		:: else
+		fi;
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
+/* own(); the lock has one owner at a time. */
+inline own(c)
+{
+	printf("c%d owns the lock with number %d\n", c, NUMBER(node[c]));
+	i = 0;
+	do
+	:: i < N -> assert(i == c || state[i] != OWNER); i++
+	:: else -> break
+	od;
+	i = 0;
+	to(c, OWNER)
+}
+
+/* take_turn() */
+inline take_turn(c)
+{
+	ahead[c] = 0;
+	last[c] = 0;
+#ifdef DROP_LATE
+	own(c)
+#else
+	if
+	:: node[c] >= LATE -> printf("c%d is first, but late: retreats\n", c); to(c, RETREAT)
+	:: else -> own(c)
+	fi
+#endif
+}
+
+/* evaluate() */
+inline evaluate(c)
+{
+	if
+	:: ahead[c] == 0 -> take_turn(c)
+	:: else -> to(c, WATCH)
+	fi
+}
+
+/* on_dir_listed(): who is still there, those without order last. */
+inline list_old_directory(c)
+{
+	ahead[c] = truth[c];
+	last[c] = NONE;
+	i = 0;
+	do
+	:: i < MAX ->
+		if
+		:: child[i] != 0 && (!UNORDERED(i) || last[c] == NONE) -> last[c] = i
+		:: else
+		fi;
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
+/* The contender is gone: end(). */
+inline end_contender(c)
+{
+	i = 0;
+	do
+	:: i < MAX -> assert(child[i] != c + 1); i++
+	:: else -> break
+	od;
+	i = 0;
+	assert(late_write[c] != CREATE && late_write[c] != REQUEUE);
+	node[c] = 0;
+	found[c] = 0;
+	same[c] = false;
+	truth[c] = false;
+	state[c] = IDLE;
+	phase[c] = OUT;
+	printf("c%d is gone\n", c)
+}
+
+/* A request of this state arrives: what the server does. */
+inline serve(c, s)
+{
+	if
+	:: s == CREATE && dir -> create_node(c, i); i = 0
+	:: s == REQUEUE && child[node[c]] == c + 1 ->
+		child[node[c]] = 0;
+		create_node(c, i);
+		i = 0
+	:: (s == LEAVE || s == RETREAT) && child[node[c]] == c + 1 ->
+		child[node[c]] = 0;
+		truth[c] = true
+	:: s == RMDIR && dir ->
+		has_children();
+		if
+		:: i == MAX -> delete_directory()
+		:: else -> i = 0
+		fi
+	:: else
+	fi
+}
+
+proctype Contender(byte c)
+{
+	do
+	/* recipe_want(), enter() */
+	:: atomic { state[c] == IDLE ->
+		wanted[c] = true;
+#ifdef DROP_ASK_AT_ANSWER
+		last[c] = left[c];
+#endif
+#ifdef DROP_LIST_BEHIND_CREATE
+		node[c] = LAST;
+		find_place(c);
+		printf("server: c%d reads the queue: %d ahead\n", c, ahead[c]);
+#endif
+		printf("c%d wants the lock\n", c);
+		to(c, CREATE)
+	}
+	/* enter(): REQUEST_MKDIR */
+	:: atomic { state[c] == MKDIR ->
+		dir = true;
+		printf("server: the directory is there for c%d\n", c);
+		to(c, CREATE)
+	}
+	/* REQUEST_CREATE; enter_without_directory() */
+	:: atomic { state[c] == CREATE && phase[c] == OUT ->
+		if
+		:: dir ->
+			create_node(c, found[c]);
+			printf("server: c%d's node is created, number %d\n", c, NUMBER(found[c]));
+			phase[c] = OK
+		:: else ->
+			printf("server: no directory for c%d's node\n", c);
+			last[c] = 0;
+			if
+			:: wanted[c] -> to(c, MKDIR)
+			:: else -> end_contender(c)
+			fi
+		fi
+	}
+	/* on_create_done(), on_entered(), owns_by_number(), succession_next() */
+	:: atomic { state[c] == CREATE && phase[c] == OK ->
+		node[c] = found[c];
+		found[c] = 0;
+		if
+		:: !wanted[c] -> last[c] = 0; to(c, LEAVE)
+#ifdef DROP_EXACT_NUMBER
+		:: wanted[c] && (node[c] == 0 || (left[c] != NONE && node[c] > left[c])) ->
+#else
+#ifdef DROP_ASK_AT_ANSWER
+		:: wanted[c] && (node[c] == 0 || (last[c] != NONE && node[c] == last[c] + 1)) ->
+#else
+		:: wanted[c] && (node[c] == 0 || (left[c] != NONE && node[c] == left[c] + 1)) ->
+#endif
+#endif
+			printf("c%d reads nothing: number %d tells that nobody is ahead\n", c, NUMBER(node[c]));
+			take_turn(c)
+#ifdef DROP_LIST_BEHIND_CREATE
+		:: else -> evaluate(c)
+#else
+		:: else -> to(c, READ)
+#endif
+		fi;
+		left[c] = NONE
+	}
+
+	/* search(), on_search_done() */
+	:: atomic { state[c] == SEARCH ->
+#ifndef DROP_SEARCH_BEHIND_WRITE
+		late_write[c] = 0;
+#endif
+		i = 0;
+		do
+		:: i < MAX && child[i] != c + 1 -> i++
+		:: else -> break
+		od;
+		if
+		:: i == MAX ->
+			printf("server: c%d searches, and has no node\n", c);
+			node[c] = 0;
+			found[c] = 0;
+			if
+			:: wanted[c] -> to(c, CREATE)
+			:: else -> end_contender(c)
+			fi
+		:: i < MAX && i == found[c] ->
+			/* find_old() */
+			printf("server: c%d searches, and finds the node of before, number %d\n", c, NUMBER(i));
+			found[c] = 0;
+			if
+			:: wanted[c] -> to(c, REQUEUE)
+			:: else -> to(c, LEAVE)
+			fi
+		:: else ->
+			/* find_created() */
+			printf("server: c%d searches, and finds number %d\n", c, NUMBER(i));
+			node[c] = i;
+			found[c] = 0;
+			if
+			:: !wanted[c] -> to(c, LEAVE)
+#ifdef DROP_EVALUATE_FOUND
+			:: wanted[c] -> take_turn(c)
+#else
+			:: wanted[c] -> find_place(c); evaluate(c)
+#endif
+			fi
+		fi;
+		i = 0
+	}
+
+	/* read_queue(), on_read_done() */
+	:: atomic { state[c] == READ ->
+		find_place(c);
+		printf("server: c%d reads the queue: %d ahead\n", c, ahead[c]);
+		evaluate(c)
+	}
+	/* watch(); predecessor_gone() */
+	:: atomic { state[c] == WATCH && child[last[c]] == 0 ->
+		printf("c%d hears that number %d is gone\n", c, NUMBER(last[c]));
+#ifdef DROP_ONLY_ONE_AHEAD
+		take_turn(c)
+#else
+		if
+		:: ahead[c] == 1 -> take_turn(c)
+		:: else -> ahead[c] = 0; last[c] = 0; to(c, READ)
+		fi
+#endif
+	}
+
+	/* on_release(), leave(); succession_leave() */
+	:: atomic { state[c] == OWNER ->
+		wanted[c] = false;
+		left[c] = node[c];
+#ifdef DROP_WATCH_BEFORE_DELETE
+		deaf[c] = true;
+#else
+		deaf[c] = false;
+#endif
+		printf("c%d releases the lock: sends a delete\n", c);
+		to(c, LEAVE)
+	}
+#ifndef PROGRESS
+	:: atomic { wanted[c] && (state[c] == READ || state[c] == WATCH ||
+			state[c] == RMDIR || state[c] == LIST || state[c] == AWAIT) ->
+		wanted[c] = false;
+		ahead[c] = 0;
+		last[c] = 0;
+		printf("c%d gives up: sends a delete\n", c);
+		to(c, LEAVE)
+	}
+	/* CANCELLING, ABANDONING */
+	:: atomic { wanted[c] && (state[c] == CREATE || state[c] == MKDIR ||
+			state[c] == SEARCH || state[c] == REQUEUE) ->
+		wanted[c] = false;
+		printf("c%d gives up\n", c)
+	}
+	:: atomic { wanted[c] && state[c] == RETREAT ->
+		wanted[c] = false;
+		same[c] = false;
+		printf("c%d gives up; its delete is out\n", c);
+		to(c, LEAVE)
+	}
+#endif
+	/* on_delete_done(); succession_left() */
+	:: atomic { state[c] == LEAVE && phase[c] == OUT ->
+		late_write[c] = 0;
+		if
+		:: child[node[c]] == c + 1 ->
+			child[node[c]] = 0;
+			printf("server: c%d's node is deleted\n", c)
+		:: else
+		fi;
+#ifdef DROP_WATCH_BEFORE_DELETE
+		phase[c] = OK
+	}
+	:: atomic { state[c] == LEAVE && phase[c] == OK ->
+		printf("server: c%d watches the directory, if it is there\n", c);
+		deaf[c] = false;
+		left[c] = (dir -> left[c] : NONE);
+#endif
+		end_contender(c)
+	}
+
+	/* on_owner_event(), requeue() */
+	:: atomic { state[c] == OWNER ->
+		printf("c%d releases the lock and wants it again: sends one multi\n", c);
+		to(c, REQUEUE)
+	}
+	:: atomic { state[c] == REQUEUE && phase[c] == OUT ->
+		child[node[c]] = 0;
+#ifdef DROP_ONE_MULTI
+		printf("server: c%d's number %d is deleted\n", c, NUMBER(node[c]));
+		phase[c] = MORE
+	}
+	:: atomic { state[c] == REQUEUE && phase[c] == MORE ->
+		dir = true;
+#endif
+		create_node(c, found[c]);
+		printf("server: c%d has number %d in the place of %d\n", c, NUMBER(found[c]), NUMBER(node[c]));
+		phase[c] = OK
+	}
+	/* on_requeue_done() */
+	:: atomic { state[c] == REQUEUE && phase[c] == OK ->
+		i = node[c];
+		node[c] = found[c];
+		found[c] = 0;
+		if
+		:: !wanted[c] -> to(c, LEAVE)
+#ifdef DROP_REQUEUED_NUMBER
+		:: wanted[c] -> take_turn(c)
+#else
+		:: wanted[c] && NUMBER(node[c]) == NUMBER(i) + 1 -> take_turn(c)
+		:: else -> to(c, READ)
+#endif
+		fi;
+		i = 0
+	}
+
+	/* retreat(), on_get_done() */
+	:: atomic { state[c] == RETREAT && phase[c] == OUT ->
+		late_write[c] = 0;
+		if
+		:: child[node[c]] == c + 1 ->
+			child[node[c]] = 0;
+			truth[c] = true;
+#ifndef DROP_GET_BEFORE_DELETE
+			same[c] = true;
+#endif
+			printf("server: c%d's late number is deleted\n", c);
+			phase[c] = OK
+		:: else ->
+			/* on_retreat_done(): no node */
+			printf("server: c%d's late number is gone already\n", c);
+#ifdef DROP_NO_NODE_REENTERS
+			same[c] = dir;
+			phase[c] = OK
+#else
+			node[c] = 0;
+			same[c] = false;
+			truth[c] = false;
+			to(c, CREATE)
+#endif
+		fi
+	}
+	/* on_retreat_done(): ok */
+	:: atomic { state[c] == RETREAT && phase[c] == OK ->
+#ifdef DROP_GET_BEFORE_DELETE
+		same[c] = dir;
+#endif
+		node[c] = 0;
+		to(c, RMDIR)
+	}
+
+	/* remove_directory(), on_rmdir_done() */
+	:: atomic { state[c] == RMDIR ->
+		late_write[c] = 0;
+		has_children();
+#ifdef DROP_RMDIR_IF_EMPTY
+		if
+		:: i < MAX -> child[i] = 0; i = MAX
+		:: else
+		fi;
+#endif
+		if
+		:: i == MAX ->
+			printf("server: the directory is deleted for c%d, or was gone\n", c);
+			delete_directory();
+			same[c] = false;
+			truth[c] = false;
+			to(c, MKDIR)
+		:: else ->
+			i = 0;
+			printf("server: c%d may not delete the directory\n", c);
+			to(c, LIST)
+		fi
+	}
+	/* on_dir_listed() */
+	:: atomic { state[c] == LIST && phase[c] == OUT ->
+#ifdef DROP_LIST_BEFORE_GET
+		phase[c] = (same[c] -> OK : NONODE)
+	}
+	:: atomic { state[c] == LIST && phase[c] != OUT ->
+#endif
+		list_old_directory(c);
+#ifndef DROP_LIST_BEFORE_GET
+		phase[c] = OK
+	}
+	/* on_dir_read() */
+	:: atomic { state[c] == LIST && phase[c] == OK ->
+#endif
+		if
+#ifdef DROP_LIST_BEFORE_GET
+		:: phase[c] == NONODE ->
+#else
+#ifdef DROP_SAME_DIRECTORY
+		:: !dir ->
+#else
+		:: !same[c] ->
+#endif
+#endif
+			printf("c%d enters the new directory\n", c);
+			last[c] = 0;
+			same[c] = false;
+			truth[c] = false;
+			to(c, CREATE)
+		:: else ->
+			if
+			:: last[c] == NONE -> last[c] = 0; to(c, RMDIR)
+			:: else ->
+				printf("c%d waits for number %d in the directory that it has left\n", c, NUMBER(last[c]));
+				assert(ahead[c]);
+				to(c, AWAIT)
+			fi
+		fi;
+		ahead[c] = 0
+	}
+	/* await_empty(); on_node_deleted() */
+	:: atomic { state[c] == AWAIT && (!same[c] || child[last[c]] == 0) ->
+		last[c] = 0;
+		to(c, RMDIR)
+	}
+
+	/* The connection is lost: REQUEST_UNKNOWN, succession_disconnect(). */
+	:: atomic { LOSES(c) < LOSSES && (state[c] == CREATE ||
+			state[c] == REQUEUE || state[c] == RETREAT || state[c] == RMDIR ||
+			state[c] == LEAVE || state[c] == LIST ||
+			(state[c] == IDLE && left[c] != NONE)) ->
+		LOSES(c)++;
+#ifdef DROP_FORGET_AT_DISCONNECT
+		deaf[c] = true;
+#else
+		left[c] = NONE;
+#endif
+		printf("c%d loses its connection\n", c);
+		if
+		:: phase[c] == OUT && state[c] != IDLE && state[c] != LIST -> late_write[c] = state[c]
+		:: else
+		fi;
+		if
+		:: state[c] == CREATE || state[c] == REQUEUE ->
+			/* in SEARCH: the place of the node of before */
+			found[c] = (state[c] == REQUEUE -> node[c] : NONE);
+			last[c] = 0;
+#ifdef DROP_SEARCH
+			to(c, CREATE)
+#else
+			to(c, SEARCH)
+#endif
+		:: state[c] == LIST -> last[c] = 0; ahead[c] = 0; to(c, RMDIR)
+		:: else -> phase[c] = OUT
+		fi
+	}
+	od
+}
+
+/* What nobody asks for. */
+active proctype Server()
+{
+	byte c;
+
+end:
+	do
+	/* ZooKeeper deletes a container that has had children, and is empty. */
+	:: atomic { dir && creates > 0 ->
+		has_children();
+		if
+		:: i == MAX ->
+			i = 0;
+			printf("server: the empty container is collected\n");
+			delete_directory()
+		:: else -> i = 0
+		fi
+	}
+	/* A request of a lost connection is carried out late. */
+	:: atomic { late_write[0] != 0 -> c = 0; goto arrive }
+	:: atomic { late_write[1] != 0 -> c = 1; goto arrive }
+#if N > 2
+	:: atomic { late_write[2] != 0 -> c = 2; goto arrive }
+#endif
+	od;
+
+arrive:
+	atomic {
+		printf("server: carries out a request of c%d's lost connection\n", c);
+		serve(c, late_write[c]);
+		late_write[c] = 0;
+		c = 0;
+		goto end
+	}
+}
+
+#ifdef PROGRESS
+#define QUEUED(c) (wanted[c] && state[c] == WATCH && node[c] < LATE)
+#if N > 2
+#define OWNED	(state[0] == OWNER || state[1] == OWNER || state[2] == OWNER)
+#else
+#define OWNED	(state[0] == OWNER || state[1] == OWNER)
+#endif
+ltl served { [] (QUEUED(0) -> <> (state[0] == OWNER)) && [] <> OWNED }
+#endif
+
+init
+{
+	atomic {
+		i = 0;
+		do
+		:: i < N -> left[i] = NONE; run Contender(i); i++
+		:: else -> break
+		od;
+		i = 0
+	}
+}

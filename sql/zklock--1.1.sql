@@ -136,6 +136,51 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_unlock_all() IS
 'undo all session-scoped holds of this session';
 
+-- Claims: locks that belong to whoever has a token
+CREATE FUNCTION zk_claim(name text,
+                         ttl interval,
+                         timeout interval DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_claim'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_claim(text, interval, interval) IS
+'wait for a lock in ZooKeeper and keep it from COMMIT on for whoever has the token that is returned';
+
+CREATE FUNCTION zk_try_claim(name text,
+                             ttl interval,
+                             timeout interval DEFAULT '0')
+RETURNS text
+AS 'MODULE_PATHNAME', 'zk_try_claim'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_try_claim(text, interval, interval) IS
+'claim a lock in ZooKeeper if it is free in time';
+
+CREATE FUNCTION zk_renew_claim(token text, ttl interval DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_renew_claim'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_renew_claim(text, interval) IS
+'have the ttl of a claim count from now on; false if the claim has ended';
+
+CREATE FUNCTION zk_use_claim(token text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_use_claim'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_use_claim(text) IS
+'hold the lock of a claim for the transaction, which cannot commit if the lock is lost';
+
+CREATE FUNCTION zk_end_claim(token text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_end_claim'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_end_claim(text) IS
+'end a claim, at the end of the transaction if it has changed anything; false if it has ended already';
+
 -- Fencing
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
@@ -244,11 +289,11 @@ COMMENT ON VIEW zk_locks IS
 COMMENT ON COLUMN zk_locks.name IS
 'name of the lock or semaphore';
 COMMENT ON COLUMN zk_locks.pid IS
-'process ID of the session';
+'process ID of the session; NULL of a claim';
 COMMENT ON COLUMN zk_locks.mode IS
 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_locks.scope IS
-'transaction or session: scope of the hold that lasts longest';
+'transaction or session: scope of the hold that lasts longest; claim: held for whoever has its token';
 COMMENT ON COLUMN zk_locks.granted IS
 'true if the session holds the lock, false if it waits';
 COMMENT ON COLUMN zk_locks.lost IS
@@ -279,6 +324,47 @@ COMMENT ON COLUMN zk_locks.query_start IS
 REVOKE ALL ON FUNCTION zk_lock_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_status() TO pg_monitor;
 GRANT SELECT ON zk_locks TO pg_monitor;
+
+CREATE FUNCTION zk_claim_status(OUT name text,
+                                OUT claim_start timestamptz,
+                                OUT ttl interval,
+                                OUT last_renewal timestamptz,
+                                OUT expires_at timestamptz,
+                                OUT users integer,
+                                OUT path text,
+                                OUT fencing_token bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_claim_status'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_claim_status() IS
+'rows of the view zk_claims; use the view';
+
+CREATE VIEW zk_claims AS
+    SELECT * FROM zk_claim_status();
+
+COMMENT ON VIEW zk_claims IS
+'claims that this instance has given, as its memory has them';
+COMMENT ON COLUMN zk_claims.name IS
+'name of the lock';
+COMMENT ON COLUMN zk_claims.claim_start IS
+'when the transaction that took the lock was committed';
+COMMENT ON COLUMN zk_claims.ttl IS
+'for how long the claim lasts after it began or was renewed';
+COMMENT ON COLUMN zk_claims.last_renewal IS
+'when it was last renewed, or when it began';
+COMMENT ON COLUMN zk_claims.expires_at IS
+'when it ends unless it is renewed; one that is in use then is kept until the transactions end, but cannot be used or renewed any more';
+COMMENT ON COLUMN zk_claims.users IS
+'number of transactions that use it now';
+COMMENT ON COLUMN zk_claims.path IS
+'lock directory in ZooKeeper';
+COMMENT ON COLUMN zk_claims.fencing_token IS
+'fencing token of the lock, which is not the token of the claim; NULL while it is not known';
+
+REVOKE ALL ON FUNCTION zk_claim_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_claim_status() TO pg_monitor;
+GRANT SELECT ON zk_claims TO pg_monitor;
 
 CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT state_change timestamptz,

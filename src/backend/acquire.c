@@ -34,6 +34,7 @@
 #include "backend/questions.h"
 #include "backend/timeout.h"
 #include "miscadmin.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/holders.h"
@@ -121,6 +122,7 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 	memset(wait, 0, sizeof(*wait));
 	wait->result = result;
 	wait->immediate = request->timeout == 0;
+	wait->try = request->try;
 	wait->called_us = zk_now_us();
 	wait->called_ms = wait->called_us / 1000;
 	wait->deadline = -1;
@@ -270,6 +272,32 @@ goes_on(ZkOutcome outcome)
 }
 
 /*
+ * Wait for the end of a transaction that holds the lock because it uses a claim;
+ * false if there is none.  Returns with "outcome" as wait_for_slot().
+ *
+ * We have the heavyweight lock, which it has not.  So wait where the lock
+ * manager sees what we wait for.
+ */
+static bool
+wait_for_user(SlotWait *wait, const HeldLock *lock, ZkOutcome *outcome)
+{
+	VirtualTransactionId vxid;
+
+	if (!claims_have_users() || !claim_find_user(&lock->key, &vxid))
+		return false;
+	ConditionVariableCancelSleep();
+	wait->prepared = NULL;
+	wait->tier1 = lock;
+	*outcome = ZK_PENDING;
+	if (!wait->try || wait->deadline < 0)
+		heavyweight_wait_for(vxid, wait->deadline);
+	else if (!heavyweight_try_wait_for(vxid, wait->deadline))
+		*outcome = ZK_NOT_IN_TIME;
+	wait->tier1 = NULL;
+	return true;
+}
+
+/*
  * Sleep until the slot has changed, or something else must be looked at.
  * Returns ZK_PENDING, or why the wait is over without success.  The first call
  * for a slot only prepares to sleep: the caller must look at it once more.
@@ -282,6 +310,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 	int64		sleep = zk_time_left(wait->deadline);
 	int64		log_in;
 	int64		check_in;
+	ZkOutcome	outcome;
 
 	wait->asked = true;
 	if (answer == ZK_QUEUED)
@@ -290,6 +319,8 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		wait->started = zk_now_ms();
 	if (sleep == 0 || (wait->queued && wait->immediate))
 		return ZK_NOT_IN_TIME;
+	if (!wait->immediate && wait_for_user(wait, lock, &outcome))
+		return outcome;
 	if (!wait->in_queue)
 	{
 		int64		recheck = waiting_timeout(wait, slot);
@@ -773,6 +804,8 @@ check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
 		return ZK_HELD_OTHER_PERMITS;
 	if (key_is_advisory(key) && !key_is_advisory(&lock->key))
 		return ZK_HELD_OTHER_NAMESPACE;
+	if (request->session && hold_is_of_claim(lock))
+		return ZK_HELD_BY_CLAIM;
 	return ZK_ACQUIRED;
 }
 

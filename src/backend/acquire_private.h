@@ -31,6 +31,7 @@ typedef struct SlotWait
 {
 	ZkResult   *result;			/* with the name of the lock waited for */
 	bool		immediate;		/* wait behind no one */
+	bool		try;			/* a timeout is no error */
 	const HeldLock *tier1;		/* the lock whose heavyweight lock we wait
 								 * for; or NULL */
 	int64		deadline;		/* as of zk_now_ms(), or -1 */

@@ -614,10 +614,10 @@ commit_is_lasting(void)
 
 /* At the end of a transaction, in whatever way. */
 static void
-end_transaction(void)
+end_transaction(bool commit)
 {
 	attempt_end_transaction();
-	holds_end_transaction();
+	holds_end_transaction(commit);
 	if (lasting != LASTING_RUNNING)
 	{
 		lasting = LASTING_NONE;
@@ -660,7 +660,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 				warn_of_lost_holds();
 #ifdef ZKLOCK_TEST_BUILD
 			if (ZK_MUTATED(ZK_RELEASE_BEFORE_COMMIT))
-				end_transaction();
+				end_transaction(true);
 			if (zklock_stop_before_commit)
 				kill(MyProcPid, SIGSTOP);
 #endif
@@ -677,7 +677,7 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 			break;				/* not yet: see zk_release_callback() */
 		case XACT_EVENT_ABORT:
 			ZkForgetOrigin();
-			end_transaction();
+			end_transaction(false);
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -703,7 +703,7 @@ zk_release_callback(ResourceReleasePhase phase,
 		CurrentResourceOwner != TopTransactionResourceOwner)
 		return;
 	if (isCommit)
-		end_transaction();
+		end_transaction(true);
 	forget_registrations();
 }
 

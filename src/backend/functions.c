@@ -63,8 +63,11 @@ get_lock_name(FunctionCallInfo fcinfo, ZkLockName *lock)
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), lock);
 }
 
-/* A timeout argument in ms, rounded up; NULL and infinity mean no timeout. */
-static int64
+/*
+ * get_timeout
+ *		A timeout argument in ms, rounded up; NULL and infinity mean no timeout.
+ */
+int64
 get_timeout(FunctionCallInfo fcinfo, int argno)
 {
 	Interval   *interval;
@@ -230,6 +233,13 @@ report_held(const ZkRequest *request, const ZkResult *result)
 					 errdetail("It was taken with another value of \"zklock.advisory_namespace\", so it does not exclude sessions that take the advisory lock of this database."),
 					 errhint("Release the lock first.")));
 			break;
+		case ZK_HELD_BY_CLAIM:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot take lock \"%s\" for the session",
+							key_name(result->key)),
+					 errdetail("This transaction holds it because of a claim.")));
+			break;
 		case ZK_HELD_ALL:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -272,6 +282,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 		case ZK_HELD_SHARED:
 		case ZK_HELD_OTHER_PERMITS:
 		case ZK_HELD_OTHER_NAMESPACE:
+		case ZK_HELD_BY_CLAIM:
 		case ZK_HELD_ALL:
 			report_held(request, result);
 			break;
@@ -695,13 +706,19 @@ zk_unlock(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
 	ZkKey		permit;
+	const HeldLock *held;
 
 	get_lock_name(fcinfo, &lock);
 	key_in_mode(&lock.key, ZK_KEY_PERMIT, &permit);
 	if (hold_release(&lock.key) || hold_release(&permit))
 		PG_RETURN_BOOL(true);
+	held = hold_find(&lock.key);
 	ereport(WARNING,
-			(errmsg("you do not hold lock \"%s\"", lock.name)));
+			(held && hold_is_of_claim(held) ?
+			 errmsg("lock \"%s\" is held because of a claim", lock.name) :
+			 errmsg("you do not hold lock \"%s\"", lock.name),
+			 held && hold_is_of_claim(held) ?
+			 errhint("Use zk_end_claim() to end the claim.") : 0));
 	PG_RETURN_BOOL(false);
 }
 

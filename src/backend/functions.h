@@ -14,7 +14,9 @@
 #define ZKLOCK_FUNCTIONS_H
 
 #include "backend/acquire.h"
+#include "fmgr.h"
 
+extern int64 get_timeout(FunctionCallInfo fcinfo, int argno);
 extern ZnodeKind kind_of_lock(bool shared);
 extern bool acquire_or_fail(const ZkRequest *request);
 

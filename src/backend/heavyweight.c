@@ -111,15 +111,41 @@ heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
 }
 
 /*
- * heavyweight_try_until
- *		Wait for the lock in the name of the transaction; false if the deadline
- *		has passed.
+ * heavyweight_wait_for
+ *		Wait for the end of another transaction; "deadline" is as in
+ *		heavyweight_lock(), and so are the errors.
+ */
+void
+heavyweight_wait_for(VirtualTransactionId vxid, int64 deadline)
+{
+	int			save_timeout = LockTimeout;
+
+	InvalidateCatalogSnapshotConditionally();
+	zk_watch_client();
+	PG_TRY();
+	{
+		if (deadline >= 0)
+			LockTimeout = (int) Min(Max(zk_time_left(deadline), 1), INT_MAX);
+		(void) VirtualXactLock(vxid, true);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = save_timeout;
+		zk_unwatch_client();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Wait for the lock in the name of the transaction, or for another transaction
+ * if "lock" is NULL; false if the deadline has passed.
  *
  * The lock manager reports a timeout as an error, so this uses a
  * subtransaction.
  */
-bool
-heavyweight_try_until(const Heavyweight *lock, int64 deadline)
+static bool
+try_until(const Heavyweight *lock, const VirtualTransactionId *vxid,
+		  int64 deadline)
 {
 	MemoryContext save_context = CurrentMemoryContext;
 	ResourceOwner save_owner = CurrentResourceOwner;
@@ -128,7 +154,13 @@ heavyweight_try_until(const Heavyweight *lock, int64 deadline)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		got = heavyweight_lock(lock, false, true, deadline);
+		if (lock != NULL)
+			got = heavyweight_lock(lock, false, true, deadline);
+		else
+		{
+			heavyweight_wait_for(*vxid, deadline);
+			got = true;
+		}
 
 		/* the timeout may have come just when the lock was granted */
 		CHECK_FOR_INTERRUPTS();
@@ -153,6 +185,23 @@ heavyweight_try_until(const Heavyweight *lock, int64 deadline)
 	MemoryContextSwitchTo(save_context);
 	CurrentResourceOwner = save_owner;
 	return got;
+}
+
+/*
+ * heavyweight_try_until, heavyweight_try_wait_for
+ *		Wait for the lock in the name of the transaction, or for the end of
+ *		another transaction; false if the deadline has passed.
+ */
+bool
+heavyweight_try_until(const Heavyweight *lock, int64 deadline)
+{
+	return try_until(lock, NULL, deadline);
+}
+
+bool
+heavyweight_try_wait_for(VirtualTransactionId vxid, int64 deadline)
+{
+	return try_until(NULL, &vxid, deadline);
 }
 
 /*

@@ -21,7 +21,14 @@
  *
  * A hold that is undone is marked, if it cannot be removed yet.  The latest is
  * undone first, so each entry above a marked transaction-scoped one is marked
- * or session-scoped.  Session-scoped holds may be marked in any order.
+ * or session-scoped, or of a claim.  Session-scoped holds may be marked in any
+ * order.
+ *
+ * A lock that becomes a claim at COMMIT, or that the transaction holds because
+ * it uses one, has a hold for that, which zk_unlock() does not undo.  It is the
+ * lock's first, since neither is possible if the lock is held already, and so
+ * the last to be removed.  No hold of such a lock is session-scoped.  A
+ * transaction that uses a claim has no heavyweight lock for that.
  *
  * Only the callback before the commit may throw, so the functions that end
  * holds allocate nothing; stack_make_room() is called before memory is needed.
@@ -45,6 +52,7 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "core/lock/znode.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/key.h"
@@ -53,6 +61,15 @@
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+
+/* What a hold has to do with a claim. */
+typedef enum ClaimHold
+{
+	CLAIM_HOLD_NONE,
+	CLAIM_HOLD_LASTS,			/* becomes a claim, or uses one: the first
+								 * hold */
+	CLAIM_HOLD_ENDS				/* ends that claim at COMMIT */
+} ClaimHold;
 
 /* An entry of the stack: holds that do not differ. */
 typedef struct Hold
@@ -64,6 +81,7 @@ typedef struct Hold
 	bool		session;
 	bool		shared;			/* asked for as shared; only of locks that
 								 * stand for advisory locks */
+	ClaimHold	claim;
 	int64		count;			/* number of holds */
 } Hold;
 
@@ -90,7 +108,8 @@ static bool
 are_alike(const Hold *hold, const Hold *other)
 {
 	return hold->session == other->session && hold->subid == other->subid &&
-		hold->undone == other->undone && hold->shared == other->shared;
+		hold->undone == other->undone && hold->shared == other->shared &&
+		hold->claim == other->claim;
 }
 
 /* Make room for one more entry. */
@@ -122,7 +141,7 @@ static void
 stack_add(HoldStack *stack, Hold added)
 {
 	Hold	   *top = stack->nholds > 0 ?
-		&stack->holds[stack->nholds - 1] : NULL;
+	&stack->holds[stack->nholds - 1] : NULL;
 
 	if (added.session)
 		stack->nsession += added.count;
@@ -168,14 +187,25 @@ stack_take_off_latest(HoldStack *stack)
 	return session;
 }
 
-/* The number of the latest entry that is not marked, or -1. */
+/* The number of the latest entry that is neither marked nor of a claim, or -1. */
 static int
 stack_latest_live(const HoldStack *stack)
 {
 	for (int i = stack->nholds - 1; i >= 0; i--)
-		if (!hold_is_undone(&stack->holds[i]))
+		if (!hold_is_undone(&stack->holds[i]) &&
+			stack->holds[i].claim == CLAIM_HOLD_NONE)
 			return i;
 	return -1;
+}
+
+/* Is there a hold that ends a claim? */
+static bool
+stack_ends_claim(const HoldStack *stack)
+{
+	for (int i = stack->nholds - 1; i >= 0; i--)
+		if (stack->holds[i].claim == CLAIM_HOLD_ENDS)
+			return true;
+	return false;
 }
 
 /* The latest unmarked session-scoped entry in this mode, or -1. */
@@ -195,8 +225,8 @@ stack_latest_of_session(const HoldStack *stack, bool shared)
 /*
  * Mark the latest hold of entry "number" as undone.
  *
- * The entry is not marked; all entries above it are, unless it is
- * session-scoped.
+ * The entry is not marked; all entries above it are, or are of a claim, unless
+ * it is session-scoped.
  */
 static void
 stack_mark(HoldStack *stack, int number)
@@ -365,6 +395,8 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 		lock->proc = NULL;
 		lock->kind = kind;
 		lock->permits = permits;
+		lock->claim = -1;
+		lock->uses_claim = false;
 		lock->loss_told = false;
 		key_path(key, path);
 		heavyweight_set(&lock->heavyweight, key, path,
@@ -424,20 +456,91 @@ hold_push(HeldLock *lock, bool shared)
 }
 
 /*
+ * hold_push_of_claim
+ *		The only hold of the lock becomes a claim, or is pushed because the
+ *		transaction uses one.
+ *
+ * "claim" is the number of claim_reserve(), of a lock with a hold; or -1, of a
+ * lock without one, with room for it.
+ */
+void
+hold_push_of_claim(HeldLock *lock, int claim)
+{
+	if (claim < 0)
+		hold_push(lock, false);
+	Assert(lock->stack.nholds == 1 && lock->stack.holds[0].count == 1);
+	lock->stack.holds[0].claim = CLAIM_HOLD_LASTS;
+	lock->claim = claim;
+	lock->uses_claim = claim < 0;
+}
+
+/*
+ * hold_end_claim
+ *		End the claim that the lock becomes, or uses, when the transaction
+ *		commits.
+ */
+void
+hold_end_claim(HeldLock *lock)
+{
+	Hold		hold = {
+		.subid = GetCurrentSubTransactionId(),
+		.undone = InvalidSubTransactionId,
+		.claim = CLAIM_HOLD_ENDS,
+		.count = 1
+	};
+
+	if (stack_ends_claim(&lock->stack))
+		return;
+	stack_make_room(&lock->stack);
+	stack_add(&lock->stack, hold);
+	touch(lock);
+}
+
+/*
+ * hold_is_of_claim
+ *		Does the lock become a claim, or use one?
+ */
+bool
+hold_is_of_claim(const HeldLock *lock)
+{
+	return lock->claim >= 0 || lock->uses_claim;
+}
+
+static void
+unlink_held(HeldLock *lock)
+{
+	dlist_delete(&lock->node);
+	if (lock->touched != InvalidSubTransactionId)
+		dlist_delete(&lock->touched_node);
+}
+
+/*
  * Drop the slot of a lock without holds.  The heavyweight lock goes with its
  * resource owner, or the caller releases it.
  */
 static void
-drop_held(HeldLock *lock)
+drop_held(HeldLock *lock, bool end_claim)
 {
 	int64		now = zk_now_us();
 
 	stats_count_release(now - lock->proc->since);
 	lock_stats_release(lock->stats_id, now - lock->proc->since);
-	dlist_delete(&lock->node);
-	if (lock->touched != InvalidSubTransactionId)
-		dlist_delete(&lock->touched_node);
-	slot_drop(lock->proc, now);
+	unlink_held(lock);
+	if (lock->claim >= 0)
+		claim_cancel(lock->claim);
+	if (lock->uses_claim)
+		claim_leave(lock->proc, end_claim, now);
+	else
+		slot_drop(lock->proc, now);
+	hold_forget(lock);
+}
+
+/* The transaction has committed: the lock becomes a claim. */
+static void
+become_claim(HeldLock *lock)
+{
+	unlink_held(lock);
+	claim_begin(lock->claim, lock->proc, zk_now_us());
 	hold_forget(lock);
 }
 
@@ -511,7 +614,7 @@ static void
 settle_held(HeldLock *lock)
 {
 	if (lock->stack.nholds == 0)
-		drop_held(lock);
+		drop_held(lock, false);
 	else
 		show_scope(lock);
 }
@@ -572,12 +675,13 @@ is_of_session(const Hold *hold)
 }
 
 /*
- * May a hold be removed at once?  Yes, if the transaction has changed nothing
- * and is in no savepoint.  Otherwise its changes must be visible before
- * another backend gets the lock.
+ * holds_may_go
+ *		May a hold be removed at once?  Yes, if the transaction has changed
+ *		nothing and is in no savepoint.  Otherwise its changes must be visible
+ *		before another backend gets the lock.
  */
-static bool
-may_release_now(void)
+bool
+holds_may_go(void)
 {
 	return GetCurrentTransactionNestLevel() == 1 && !transaction_has_written();
 }
@@ -594,14 +698,14 @@ undo_hold(HeldLock *lock, int number)
 				(errmsg("lock \"%s\" has been lost", key_name(&lock->key)),
 				 errdetail("The ZooKeeper session of this server has ended.")));
 
-	if (may_release_now() && lock->stack.nundone == 0 &&
+	if (holds_may_go() && lock->stack.nundone == 0 &&
 		number == lock->stack.nholds - 1)
 		remove_latest(lock);
 	else
 	{
 		stack_mark(&lock->stack, number);
 		touch(lock);
-		if (may_release_now())
+		if (holds_may_go())
 			remove_holds(lock, hold_is_undone, true);
 	}
 }
@@ -647,7 +751,7 @@ static void
 undo_session_holds(HeldLock *lock)
 {
 	stack_mark_session(&lock->stack);
-	if (may_release_now())
+	if (holds_may_go())
 		remove_holds(lock, hold_is_undone, true);
 }
 
@@ -742,7 +846,7 @@ release_at_exit(int code pg_attribute_unused(),
 	AbortOutOfAnyTransaction();
 	while (!dlist_is_empty(&held_list))
 		drop_held(dlist_container(HeldLock, node,
-								  dlist_head_node(&held_list)));
+								  dlist_head_node(&held_list)), false);
 }
 
 /*
@@ -763,7 +867,8 @@ end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
 	{
 		const Hold *hold = &lock->stack.holds[first - 1];
 
-		if (!hold->session && !hold_is_undone(hold) && hold->subid < subid)
+		if (!hold->session && !hold_is_undone(hold) &&
+			hold->claim == CLAIM_HOLD_NONE && hold->subid < subid)
 			break;
 	}
 
@@ -833,10 +938,11 @@ holds_note_write(void)
 
 /*
  * holds_end_transaction
- *		End the transaction-scoped holds, after a commit or in a rollback.
+ *		End the transaction-scoped holds, after a commit or in a rollback; a
+ *		commit makes claims of those that are to become some.
  */
 void
-holds_end_transaction(void)
+holds_end_transaction(bool commit)
 {
 	dlist_mutable_iter iter;
 
@@ -845,8 +951,17 @@ holds_end_transaction(void)
 						dlist_pop_head_node(&touched_list))->touched =
 			InvalidSubTransactionId;
 	dlist_foreach_modify(iter, &held_list)
-		remove_holds(dlist_container(HeldLock, node, iter.cur),
-					 ends_with_transaction, false);
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
+		bool		ends = stack_ends_claim(&lock->stack);
+
+		if (commit && lock->claim >= 0 && !ends)
+			become_claim(lock);
+		else if (commit && ends)
+			drop_held(lock, true);
+		else
+			remove_holds(lock, ends_with_transaction, false);
+	}
 }
 
 /*

@@ -42,6 +42,9 @@ typedef struct HeldLock
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
 	bool		loss_told;		/* a WARNING has reported the loss */
+	int			claim;			/* of claim_reserve(), what it becomes at
+								 * COMMIT; or -1 */
+	bool		uses_claim;		/* the slot is held beside a claim */
 
 	/* private to holds.c */
 	HoldStack	stack;			/* empty: being acquired */
@@ -60,7 +63,8 @@ extern void holds_release_session(void);
 extern void holds_release_advisory(void);
 extern void holds_discard_session(void);
 extern void holds_note_write(void);
-extern void holds_end_transaction(void);
+extern bool holds_may_go(void);
+extern void holds_end_transaction(bool commit);
 
 /* one lock */
 extern HeldLock *hold_find(const ZkKey *key);
@@ -70,6 +74,9 @@ extern bool hold_is_of_instance(const HeldLock *lock);
 extern int64 hold_count_of_session(const HeldLock *lock);
 extern void hold_forget(HeldLock *lock);
 extern void hold_push(HeldLock *lock, bool shared);
+extern void hold_push_of_claim(HeldLock *lock, int claim);
+extern void hold_end_claim(HeldLock *lock);
+extern bool hold_is_of_claim(const HeldLock *lock);
 extern void hold_move_to_session(HeldLock *lock);
 extern bool hold_release(const ZkKey *key);
 extern bool hold_release_advisory(HeldLock *lock, bool shared);

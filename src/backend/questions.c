@@ -27,6 +27,7 @@
 #include "core/member.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/holders.h"
@@ -588,7 +589,10 @@ may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
 	return false;
 }
 
-/* Cancel the statements of this instance's holders, if the user may. */
+/*
+ * Cancel the statements of this instance's holders, if the user may, and end the
+ * claim that holds the lock.
+ */
 static int
 cancel_local_holders(const ZkLockName *lock)
 {
@@ -605,6 +609,8 @@ cancel_local_holders(const ZkLockName *lock)
 			pids[nallowed++] = pids[i];
 	}
 	cancelled = slots_cancel_holders(&lock->key, pids, nallowed);
+	if (claim_end_of(&lock->key))
+		cancelled++;
 	pfree(pids);
 	return cancelled;
 }
@@ -921,4 +927,57 @@ ask_owner(const char *path, int timeout_ms, StringInfo owner)
 		return false;
 	describe_owner(owner, data, len);
 	return true;
+}
+
+/* The instance with this id, of those in an answer. */
+static bool
+describe_instance(StringInfo buf, const char *id, const char *next, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		const ZkQueueEntry *entry = (const ZkQueueEntry *) next;
+		Member		member;
+
+		member_parse(&member, entry->bytes + entry->node_len, entry->data_len);
+		if ((member.words & MEMBER_ID) && strcmp(member.id, id) == 0)
+		{
+			appendStringInfo(buf, "\"%s\" (host %s, port %d)",
+							 text_of_string(member.cluster_name),
+							 text_of_string(member.host), member.port);
+			return true;
+		}
+		next += ZkQueueEntrySize(entry);
+	}
+	return false;
+}
+
+/*
+ * ask_instance
+ *		Which instance of the fleet has this id, by its name and address; false
+ *		if none has, or it is not known within the timeout.
+ *
+ * Errors: 57014 cancelled; out of memory.
+ */
+bool
+ask_instance(const char *id, int timeout_ms, StringInfo instance)
+{
+	Asking		asking = {0};
+	ZkFleetInfo fleet;
+	volatile bool found = false;
+
+	session_read_fleet(&fleet);
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	{
+		ask(&asking, ZK_QUESTION_FLEET,
+			psprintf("%s/%s", fleet.root, MEMBER_DIR),
+			zk_now_ms() + timeout_ms);
+		if (asking.answer && asking.answer->refusal == ZK_REFUSAL_NONE &&
+			asking.answer->count > 0)
+			found = describe_instance(instance, id,
+									  copy_entries(asking.answer),
+									  asking.answer->count);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
+	end_asking(0, PointerGetDatum(&asking));
+	return found;
 }

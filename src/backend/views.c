@@ -103,9 +103,11 @@ zk_lock_status(PG_FUNCTION_ARGS)
 		if (!key_advisory_tag(&rows[i].key, &tag))
 			key_tag(&rows[i].key, rows[i].path, &tag);
 		values[n++] = CStringGetTextDatum(key_name(&rows[i].key));
+		nulls[n] = rows[i].claim;
 		values[n++] = Int32GetDatum(rows[i].pid);
 		values[n++] = CStringGetTextDatum(mode_name(rows[i].kind));
-		values[n++] = CStringGetTextDatum(rows[i].session ?
+		values[n++] = CStringGetTextDatum(rows[i].claim ? "claim" :
+										  rows[i].session ?
 										  "session" : "transaction");
 		values[n++] = BoolGetDatum(rows[i].granted);
 		values[n++] = BoolGetDatum(rows[i].lost);

@@ -68,6 +68,7 @@ static const WordField keys[] = {
 	{"format=", MEMBER_FORMAT, WORD_TEXT, offsetof(Member, format)},
 	{"timeout=", MEMBER_TIMEOUT, WORD_NUMBER, offsetof(Member, timeout)},
 	{"standby=", MEMBER_STANDBY, WORD_NUMBER, offsetof(Member, standby)},
+	{"id=", MEMBER_ID, WORD_TEXT, offsetof(Member, id)},
 	{.key = NULL}
 };
 

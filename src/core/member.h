@@ -42,6 +42,7 @@
 #define MEMBER_FORMAT		(1 << 7)
 #define MEMBER_TIMEOUT		(1 << 8)
 #define MEMBER_STANDBY		(1 << 9)
+#define MEMBER_ID			(1 << 10)
 
 typedef enum MemberKind
 {
@@ -66,6 +67,7 @@ typedef struct Member
 	char		format[WORD_VALUE_SIZE];	/* its zklock.node_format */
 	int			timeout;		/* ms, as granted */
 	int			standby;		/* 1: in recovery */
+	char		id[WORD_VALUE_SIZE];	/* that its claims' tokens begin with */
 	int64_t		since;			/* of the znode, ms since 1970; not in its
 								 * data */
 

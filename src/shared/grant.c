@@ -17,6 +17,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/mail_private.h"
@@ -515,13 +516,25 @@ slot_set_gone(ZkSlot *slot, ZkContender *wanted)
 	return is_wanted;
 }
 
+/* Does any backend hold the slot? */
+static bool
+is_held_by_backend(const ZkSlot *slot)
+{
+	if (slot->state != ZK_SLOT_HELD)
+		return false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (proc->granted && !proc->lost && !proc->is_claim)
+			return true;
+	return false;
+}
+
 /*
  * slots_retire
  *		Take back what the instance owns, if no backend holds any of it, so
  *		that the worker may close the session.
  *
- * Returns false, and does nothing, while a slot is held: its holder may be
- * committing.
+ * Returns false, and does nothing, while a backend holds a slot: it may be
+ * committing.  Claims end.
  */
 bool
 slots_retire(void)
@@ -533,14 +546,18 @@ slots_retire(void)
 	slots_lock_all(LW_EXCLUSIVE);
 	slots_scan(&scan);
 	while ((slot = hash_seq_search(&scan)) != NULL)
-		if (slot->state == ZK_SLOT_HELD)
+		if (is_held_by_backend(slot))
 			held = true;
 	if (!held)
 	{
 		slots_scan(&scan);
 		while ((slot = hash_seq_search(&scan)) != NULL)
+		{
+			if (slot->state == ZK_SLOT_HELD)
+				(void) claim_end_of_slot(slot, zk_now_us());
 			if (slot->state == ZK_SLOT_IDLE)
 				slot_event(slot, SLOT_GIVEN_UP);
+		}
 	}
 	slots_unlock_all();
 	return !held;
@@ -548,9 +565,10 @@ slots_retire(void)
 
 /*
  * slot_cancel_holders
- *		Another client asks for the lock: cancel the statements of its holders.
+ *		Another client asks for the lock: cancel the statements of its holders,
+ *		and end the claim that holds it.
  *
- * Returns how many were canceled.  A holder that is committing is left alone,
+ * Returns how many were canceled or ended.  A holder that is committing is left alone,
  * since it ends by itself.  The client that asks is unknown, so holders that
  * only superusers may cancel are left alone, too: sessions of superusers, and
  * processes without a role.  *nleft is the number of those.
@@ -563,10 +581,14 @@ slot_cancel_holders(ZkSlot *slot, int *nleft)
 	*nleft = 0;
 	slot_lock(slot, LW_EXCLUSIVE);
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (proc->granted && (proc->superuser || !proc_has_role(proc)))
+		if (proc->is_claim)
+			continue;
+		else if (proc->granted && (proc->superuser || !proc_has_role(proc)))
 			(*nleft)++;
 		else if (proc_cancel(proc))
 			n++;
+	if (claim_end_of_slot(slot, zk_now_us()))
+		n++;
 	slot_unlock(slot);
 	return n;
 }

@@ -31,7 +31,8 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 	row->key = slot->key;
 	key_set_advisory(&row->key, proc->advisory);
 	key_path(&slot->key, row->path);
-	row->pid = proc_backend(proc)->pid;
+	row->claim = proc->is_claim;
+	row->pid = proc->is_claim ? 0 : proc_backend(proc)->pid;
 	row->kind = proc->kind;
 	row->session = proc->session;
 	row->granted = proc->granted;
@@ -124,7 +125,7 @@ slots_holders(const ZkKey *lock, int *npids)
 		if (!key_is_of_lock(&slot->key, lock))
 			continue;
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-			if (proc->granted && !proc->lost)
+			if (proc->granted && !proc->lost && !proc->is_claim)
 				pids[n++] = proc_backend(proc)->pid;
 	}
 	slots_unlock_all();
@@ -194,7 +195,7 @@ static bool
 has_slot(const ZkProcLock *proc, const ZkSlot *slot)
 {
 	if (proc->granted)
-		return !proc->lost && slot->state == ZK_SLOT_HELD;
+		return !proc->lost && !proc->is_claim && slot->state == ZK_SLOT_HELD;
 	return proc->together && proc->ready && slot->reserved &&
 		slot->state == ZK_SLOT_IDLE;
 }

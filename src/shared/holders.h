@@ -23,9 +23,10 @@ typedef struct ZkLockRow
 {
 	ZkKey		key;			/* its root may be another one by now */
 	char		path[ZNODE_PATH_SIZE];	/* of the lock directory */
-	int			pid;
+	int			pid;			/* or 0, of a claim */
 	ZnodeKind	kind;
 	bool		session;
+	bool		claim;
 	bool		granted;
 	bool		lost;
 	TimestampTz since;

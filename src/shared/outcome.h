@@ -36,6 +36,8 @@ typedef enum ZkOutcome
 	/* there was none */
 	ZK_LOST,					/* the lock was held, and is lost */
 	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
+	ZK_HELD_BY_CLAIM,			/* it is held by a claim, and wanted for the
+								 * session */
 	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
 	ZK_HELD_OTHER_NAMESPACE,	/* it is held without the advisory lock that
 								 * it stands for */

@@ -38,6 +38,7 @@ typedef struct ProcsShared
 	int			nused;
 	int			nused_ever;		/* those from here on were never in use */
 	uint32		nlosses;		/* see procs_losses() */
+	uint32		nclaim_losses;	/* see procs_claim_losses() */
 	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
 								 * since it is only ever set */
 	ZkProcLock *free;
@@ -222,7 +223,7 @@ bool
 proc_cancel(const ZkProcLock *proc)
 {
 	return proc->granted && !proc->lost && !proc->committing &&
-		cancel(proc);
+		!proc->is_claim && cancel(proc);
 }
 
 /*
@@ -237,6 +238,13 @@ void
 proc_lose(ZkProcLock *proc)
 {
 	proc->lost = true;
+	if (proc->is_claim)
+	{
+		SpinLockAcquire(&pool->lock);
+		pool->nclaim_losses++;
+		SpinLockRelease(&pool->lock);
+		return;
+	}
 	if (!proc->committing)
 		(void) cancel(proc);
 	if (!proc->session)
@@ -259,6 +267,21 @@ procs_losses(void)
 
 	SpinLockAcquire(&pool->lock);
 	n = pool->nlosses;
+	SpinLockRelease(&pool->lock);
+	return n;
+}
+
+/*
+ * procs_claim_losses
+ *		How many claims have been lost, ever.
+ */
+uint32
+procs_claim_losses(void)
+{
+	uint32		n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nclaim_losses;
 	SpinLockRelease(&pool->lock);
 	return n;
 }

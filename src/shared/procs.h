@@ -22,8 +22,8 @@
 #define ZK_STEPS_BACK		PG_UINT32_MAX
 
 /*
- * What one backend wants or holds of a slot, as a PROCLOCK is for the lock
- * manager.  Kept small, since there may be many.  "committing", which alone
+ * What one backend or claim wants or holds of a slot, as a PROCLOCK is for the
+ * lock manager.  Kept small, since there may be many.  "committing", which alone
  * may change under a shared lock, has a byte of its own.
  */
 typedef struct ZkProcLock
@@ -33,11 +33,11 @@ typedef struct ZkProcLock
 	int			procno;			/* number of its PGPROC */
 	bool		granted;		/* holds the slot; else wants it */
 	bool		lost;			/* granted, but the contender is gone */
-	bool		asked;			/* has asked for a contender */
 	uint8		zk_session;		/* granted: number of the slot's session; or
 								 * the one to ask, after ZK_UNPROVED */
 	bool		committing;		/* past the commit check: not to be canceled */
 	uint8		kind;			/* ZnodeKind of the contender that it wanted */
+	bool		asked:1;		/* has asked for a contender */
 	bool		ready:1;		/* has the heavyweight lock, and only waits
 								 * for the slot */
 	bool		session:1;		/* has a session-scoped hold */
@@ -49,13 +49,16 @@ typedef struct ZkProcLock
 	bool		advisory:1;		/* the lock stands for an advisory lock of its
 								 * database */
 	bool		superuser:1;	/* of a superuser's session */
+	bool		is_claim:1;		/* granted: of a claim, not of a process */
+	bool		uses_claim:1;	/* granted: beside a claim, or one that was */
 	uint16		alternatives:9; /* not granted: number of slots of which it
 								 * wants any; 0: this very one */
 	uint32		victim_of;		/* number of the deadlock that ends the wait,
 								 * or 0, or ZK_STEPS_BACK */
 	int64		since;			/* start of the want or hold, as of
 								 * zk_now_us() */
-	TimestampTz xact_start;		/* start of the transaction that wanted it */
+	TimestampTz xact_start;		/* start of the transaction that wanted it; of
+								 * a claim, its number */
 } ZkProcLock;
 
 /* module load */

@@ -21,8 +21,8 @@
  *		The PGPROC of the backend.
  *
  * It stays that backend's while the partition lock is held, since a backend
- * gives back its ZkProcLocks before it ends.  Without the lock it may belong
- * to any other backend, or to none (pid 0).
+ * gives back its ZkProcLocks before it ends.  Without the lock, or of a claim,
+ * it may belong to any other backend, or to none (pid 0).
  */
 static inline PGPROC *
 proc_backend(const ZkProcLock *proc)
@@ -40,5 +40,6 @@ extern bool proc_has_role(const ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
 extern void proc_lose(ZkProcLock *proc);
 extern uint32 procs_losses(void);
+extern uint32 procs_claim_losses(void);
 
 #endif							/* ZKLOCK_PROCS_PRIVATE_H */

@@ -48,6 +48,7 @@ char	   *zklock_servers;
 int			zklock_session_timeout;
 char	   *zklock_root;
 int			zklock_max_locks;
+int			zklock_max_claims;
 int			zklock_max_tracked_locks;
 int			zklock_handoff_quantum;
 int			zklock_retain_time;
@@ -824,22 +825,6 @@ define_lock_settings(void)
 							   PGC_SUSET,
 							   0,
 							   check_root, assign_root, NULL);
-	DefineCustomIntVariable("zklock.max_locks",
-							"Sets the maximum number of locks that the server can hold and wait for.",
-							NULL,
-							&zklock_max_locks,
-							8192, 1, INT_MAX / 1024,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.max_tracked_locks",
-							"Sets the maximum number of locks that zk_stat_locks has counters of.",
-							"Zero turns them off.",
-							&zklock_max_tracked_locks,
-							1000, 0, 1000000,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.node_format",
 							 "Sets how exclusive contenders are named, so that other clients recognize them.",
 							 "They are named like those of Curator's InterProcessMutex or InterProcessReadWriteLock.",
@@ -895,6 +880,36 @@ define_advisory_settings(void)
 							   assign_advisory_namespace, NULL);
 }
 
+/* Settings of how much room there is in shared memory. */
+static void
+define_room_settings(void)
+{
+	DefineCustomIntVariable("zklock.max_locks",
+							"Sets the maximum number of locks that the server can hold and wait for.",
+							NULL,
+							&zklock_max_locks,
+							8192, 1, INT_MAX / 1024,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_claims",
+							"Sets the maximum number of claims that the server can have.",
+							"Zero allows none.",
+							&zklock_max_claims,
+							1000, 0, 1000000,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_tracked_locks",
+							"Sets the maximum number of locks that zk_stat_locks has counters of.",
+							"Zero turns them off.",
+							&zklock_max_tracked_locks,
+							1000, 0, 1000000,
+							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+}
+
 /* Settings of the end of a transaction. */
 static void
 define_transaction_settings(void)
@@ -948,6 +963,7 @@ settings_define(void)
 	define_secure_settings();
 	define_lock_settings();
 	define_advisory_settings();
+	define_room_settings();
 	define_transaction_settings();
 	MarkGUCPrefixReserved("zklock");
 }

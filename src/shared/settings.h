@@ -59,6 +59,7 @@ extern char *zklock_servers;
 extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
 extern int	zklock_max_locks;
+extern int	zklock_max_claims;
 extern int	zklock_max_tracked_locks;
 extern int	zklock_handoff_quantum; /* ms */
 extern int	zklock_retain_time; /* ms */

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "shared/claims.h"
 #include "shared/deadlocks.h"
 #include "shared/lock_stats.h"
 #include "shared/questions.h"
@@ -29,6 +30,7 @@ shmem_request(void)
 {
 	session_info_request_shmem();
 	slots_request_shmem();
+	claims_request_shmem();
 	questions_request_shmem();
 	stats_request_shmem();
 	lock_stats_request_shmem();
@@ -44,6 +46,7 @@ shmem_startup(void)
 {
 	session_info_startup_shmem();
 	slots_startup_shmem();
+	claims_startup_shmem();
 	questions_startup_shmem();
 	stats_startup_shmem();
 	lock_stats_startup_shmem();

@@ -106,4 +106,8 @@ extern void slot_mail(ZkSlot *slot);
 extern void slot_lose_holders(ZkSlot *slot);
 extern bool slot_has_taker(const ZkSlot *slot);
 
+/* in take.c: holders; the partition lock is held exclusively */
+extern void slot_add_proc(ZkProcLock *proc);
+extern void slot_drop_locked(ZkProcLock *proc, int64 now);
+
 #endif							/* ZKLOCK_SLOTS_PRIVATE_H */

@@ -33,9 +33,12 @@
 /* How long a writer that was seen behind readers is assumed to wait, in us. */
 #define RECHECK_TIME	1000000
 
-/* Link to its slot; the partition lock is held exclusively. */
-static void
-add_proc(ZkProcLock *proc)
+/*
+ * slot_add_proc
+ *		Link to its slot; the partition lock is held exclusively.
+ */
+void
+slot_add_proc(ZkProcLock *proc)
 {
 	proc->next = NULL;
 	*proc->slot->procs_end = proc;
@@ -70,7 +73,7 @@ static void
 move_to_end(ZkProcLock *proc)
 {
 	unlink_proc(proc);
-	add_proc(proc);
+	slot_add_proc(proc);
 }
 
 /*
@@ -123,7 +126,7 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	proc->tries = tries;
 	proc->since = zk_now_us();
 	proc->xact_start = GetCurrentTransactionStartTimestamp();
-	add_proc(proc);
+	slot_add_proc(proc);
 	slot->nwanting++;
 	if (alternatives > 0)
 		slot->nany++;
@@ -1151,6 +1154,21 @@ leave_slot(ZkSlot *slot, int64 now)
 }
 
 /*
+ * slot_drop_locked
+ *		slot_drop() under the partition lock, held exclusively.  The slot stays.
+ */
+void
+slot_drop_locked(ZkProcLock *proc, int64 now)
+{
+	ZkSlot	   *slot = proc->slot;
+	bool		lost = proc->lost;
+
+	remove_proc(proc);
+	if (!lost && --slot->nholding == 0)
+		leave_slot(slot, now);
+}
+
+/*
  * slot_drop
  *		The holder gives the slot back, at the end of its transaction or of its
  *		last hold.
@@ -1162,13 +1180,9 @@ void
 slot_drop(ZkProcLock *proc, int64 now)
 {
 	ZkSlot	   *slot = proc->slot;
-	bool		lost;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	lost = proc->lost;
-	remove_proc(proc);
-	if (!lost && --slot->nholding == 0)
-		leave_slot(slot, now);
+	slot_drop_locked(proc, now);
 	slot_unlock_last(slot);
 }
 

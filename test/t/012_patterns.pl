@@ -267,6 +267,30 @@ $outcome{'The same budget with a lock that expires'} = sub {
 		3, 'three shares of an envelope of two');
 };
 
+$outcome{'A job of many transactions behind a pooler'} = sub {
+	is($a->safe_psql('postgres', 'SELECT done FROM imports'), 1017, 'what was done is counted');
+	is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_claims'), 0, 'the claim has ended');
+
+	# another one takes over
+	is(session('b.job')->run_ok("SELECT zk_claim('import:orders.csv', '1 s', '60 s') IS NOT NULL"),
+		't', 'the next job gets the lock');
+};
+
+$outcome{'Edit lock of a web application'} = sub {
+	is($a->safe_psql('postgres', 'SELECT body FROM documents'), 'final', 'the document was saved');
+	is(session('a.ben')->run_ok("SELECT zk_claim('edit:document/7', '15 min', '60 s') IS NOT NULL"),
+		't', 'somebody else may edit it now');
+	is($a->safe_psql('postgres', "SELECT zk_cancel_holders('edit:document/7')"),
+		1, 'an administrator takes it away');
+	is($a->safe_psql('postgres', "SELECT zk_try_lock('edit:document/7', '60 s')"),
+		't', 'and it is free');
+};
+
+$outcome{'Lock for work outside of the database'} = sub {
+	is($a->safe_psql('postgres', 'SELECT page FROM printer ORDER BY fencing_token'),
+		"first, by a\nsecond, by b", 'nobody has printed too late');
+};
+
 $outcome{'Stored procedure with COMMIT in a loop'} = sub {
 	my @purges = in_both('SELECT extract(epoch FROM began), extract(epoch FROM ended)'
 		  . ' FROM purges');

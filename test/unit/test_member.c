@@ -22,7 +22,7 @@
 #include "core/lock/znode.h"
 #include "core/member.h"
 
-#define ALL_WORDS	((MEMBER_STANDBY << 1) - 1)
+#define ALL_WORDS	((MEMBER_ID << 1) - 1)
 
 static Member
 make(const char *cluster, uint64_t system, uint64_t place)
@@ -41,6 +41,7 @@ make(const char *cluster, uint64_t system, uint64_t place)
 	word_set_text(member.server, "15.18");
 	word_set_text(member.format, "mutex");
 	member.timeout = 10000;
+	word_set_text(member.id, "0123456789abcdef");
 	member.since = 1;
 	return member;
 }
@@ -72,7 +73,8 @@ there_and_back(void **state)
 	assert_string_equal(data,
 						"zklock host=db1 port=5432 cluster=shop%20a/%C3%A4%20100%25 "
 						"system=ffffffffffffffff place=abc version=1.1 server=15.18 "
-						"format=mutex timeout=10000 standby=1");
+						"format=mutex timeout=10000 standby=1 "
+						"id=0123456789abcdef");
 	parse(&again, data, (int) strlen(data));
 	assert_int_equal(again.kind, MEMBER_READ);
 	assert_int_equal(again.words, ALL_WORDS);
@@ -80,6 +82,7 @@ there_and_back(void **state)
 	assert_true(again.system == member.system && again.place == member.place);
 	assert_int_equal(again.timeout, 10000);
 	assert_int_equal(again.standby, 1);
+	assert_string_equal(again.id, member.id);
 
 	/* an empty name is one; what is not set is not written */
 	member.words = MEMBER_CLUSTER;

@@ -82,6 +82,7 @@
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "postmaster/postmaster.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -185,7 +186,7 @@ compose(char data[MEMBER_SIZE])
 	memset(&member, 0, sizeof(member));
 	member.words = MEMBER_HOST | MEMBER_PORT | MEMBER_CLUSTER | MEMBER_SYSTEM |
 		MEMBER_VERSION | MEMBER_SERVER | MEMBER_FORMAT | MEMBER_TIMEOUT |
-		MEMBER_STANDBY;
+		MEMBER_STANDBY | MEMBER_ID;
 	word_set_text(member.host, host_name());
 	member.port = PostPortNumber;
 	word_set_text(member.cluster_name, cluster_name);
@@ -200,6 +201,7 @@ compose(char data[MEMBER_SIZE])
 				  "readwrite" : "mutex");
 	member.timeout = status(0)->timeout;
 	member.standby = fleet.standby = RecoveryInProgress();
+	word_set_text(member.id, claims_instance());
 	(void) member_write(&member, data);
 }
 
@@ -352,7 +354,7 @@ static void
 give_up(int error)
 {
 	bool		no_chroot = fleet.state == FLEET_MAKING &&
-		session_error_is_no_node(error) && *status_chroot() != '\0';
+	session_error_is_no_node(error) && *status_chroot() != '\0';
 
 	fleet.state = FLEET_IDLE;
 	if (error == fleet.logged_error)
@@ -748,7 +750,7 @@ static void
 log_misfits(StringInfo misfits)
 {
 	uint32		told = misfits->len == 0 ? 0 :
-		hash_bytes((unsigned char *) misfits->data, misfits->len);
+	hash_bytes((unsigned char *) misfits->data, misfits->len);
 
 	if (told == fleet.info.told)
 		return;

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * checks.c
- *		Timed checks of contenders.
+ *		Timed checks of contenders and claims.
  *
  * Independently of mail and answers, the worker retries what ZooKeeper has
  * refused, gives up idle locks, counts a retained owner that does not answer
- * as a holder, watches long-time owners for a revocation, and lets contenders
- * set their watches again.
+ * as a holder, watches long-time owners for a revocation, lets contenders set
+ * their watches again, and ends claims that are over.
  *
  * Watches.  A contender whose watch never fires would wait forever: no event
  * is sent twice, and a server or the client library may lose one.  So a
@@ -27,6 +27,7 @@
 #include "postgres.h"
 
 #include "core/lock/recipe.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/test_build.h"
@@ -50,6 +51,9 @@
 /* How many contenders set their watches again together, and how often. */
 #define WATCHES_AT_A_TIME	10
 #define WATCHES_PAUSE_MS	100
+
+/* Claims that end before they are logged. */
+#define CLAIMS_AT_A_TIME	16
 
 /* Retry what ZooKeeper has refused. */
 static void
@@ -223,10 +227,36 @@ look_again_in_turn(void)
 	wake_set(WAKE_WATCH, first ? due_to_look(first, n, last_ms) : 0);
 }
 
-/* Check all contenders that are due. */
+/* End claims that are over or lost, and have the slots' mail opened next. */
+static void
+end_claims(void)
+{
+	ZkEndedClaim ended[CLAIMS_AT_A_TIME];
+	int64		due_ms;
+
+	while ((due_ms = claims_due_ms()) != 0 && due_ms <= zk_now_ms())
+	{
+		int			n = claims_end_due(ended, CLAIMS_AT_A_TIME);
+
+		for (int i = 0; i < n; i++)
+			ereport(LOG,
+					(ended[i].lost ?
+					 errmsg("claim of lock \"%s\" has been lost",
+							ended[i].path) :
+					 errmsg("claim of lock \"%s\" has ended because it was not renewed in time",
+							ended[i].path)));
+	}
+	wake_set(WAKE_CLAIMS, due_ms);
+}
+
+/*
+ * checks_run
+ *		Check all contenders and claims that are due.
+ */
 void
 checks_run(void)
 {
+	end_claims();
 	retry_refused();
 	sweep_owners();
 	check_due();

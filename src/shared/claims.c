@@ -1,0 +1,769 @@
+/*-------------------------------------------------------------------------
+ *
+ * claims.c
+ *		Locks that belong to the holder of a token.
+ *
+ * A claim is a lock that this instance holds on behalf of whoever has its
+ * token, for as long as it is renewed: not for a transaction, nor for a
+ * session.
+ *
+ * A claim begins as an ordinary hold of a transaction, with an entry here that
+ * is RESERVED for its backend, so that nothing can fail later.  When the commit
+ * is visible, and before the heavyweight lock is released, the ZkProcLock of
+ * the hold becomes the claim's (claim_begin()).  From then on it is one more
+ * holder of its slot, without a process and without a heavyweight lock, and the
+ * entry is LIVE.  If the transaction is rolled back the entry goes with the
+ * hold.
+ *
+ * A transaction that uses the claim has a ZkProcLock of its own, which holds
+ * the same slot beside the claim's.  So it is a holder like any: it is canceled
+ * if the lock is lost, its commit checks the slot, and it is a vertex in the
+ * search for deadlocks.  It has no heavyweight lock either: several may use one
+ * claim.  The slot is HELD until the claim and its users have gone, so nobody
+ * else gets the lock before the last of them has, whatever becomes of the
+ * claim.
+ *
+ * A claim ends a ttl after it began or was last renewed.  Whoever comes with
+ * the token looks at the time, so that does not depend on the worker; the
+ * worker removes it (claims_end_due()).  One that is in use then is removed by
+ * the last of its users (claim_leave()), and nobody can use or renew it any
+ * more.  It also ends by its token, on demand (claim_end_of()), with the
+ * ZooKeeper session, and when the worker closes the session, or goes to another
+ * chroot (slots_retire()).
+ *
+ * A local taker of the lock gets the heavyweight lock, and finds the slot HELD.
+ * While there are users it waits for their virtual transactions one by one, so
+ * that PostgreSQL's deadlock detector and lock_timeout know of the wait
+ * (claim_find_user()); else on the slot.
+ *
+ * Locking protocol.  The entries are found by their secrets, in a hash table of
+ * chains.  LWLock "lock" guards the chains, the free list, and "state", "next",
+ * "secret" and "procno" of the entries; it is taken inside partition locks.
+ * The other fields are guarded by the partition lock of the slot, while the
+ * entry is LIVE; before that by "lock".  An entry becomes LIVE, and ends, with
+ * both exclusively.  So who holds the partition lock of the slot of "proc", and
+ * finds that the entry still has this "proc", knows that it stays as it is.
+ *
+ * "due" is when the worker must look next, or earlier.  Who sets an earlier one
+ * wakes the worker; the worker sets it to infinity ahead of a look.
+ *
+ * The hash function has a random seed, and secrets are compared by
+ * claim_is_same(): the time that a wrong token takes tells nothing of others.
+ * No token is in a message.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/shared/claims.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "port/atomics.h"
+#include "shared/claims.h"
+#include "shared/clock.h"
+#include "shared/compat.h"
+#include "shared/lock_stats.h"
+#include "shared/mail_private.h"
+#include "shared/session_info.h"
+#include "shared/settings.h"
+#include "shared/slots_private.h"
+#include "shared/stats.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+
+#define CLAIMS_TRANCHE	"zklock claims"
+
+typedef enum EntryState
+{
+	ENTRY_FREE,
+	ENTRY_RESERVED,
+	ENTRY_LIVE
+} EntryState;
+
+typedef struct ClaimEntry
+{
+	EntryState	state;
+	int			next;			/* of the chain or the free list, or -1 */
+	int			procno;			/* RESERVED: of the backend's PGPROC */
+	uint8		secret[CLAIM_SECRET_BYTES];
+	ZkProcLock *proc;			/* LIVE: the claim's hold; else NULL */
+	int64		ttl_us;
+	int64		began_us;		/* as of zk_now_us(), as what follows */
+	int64		renewed_us;
+	int64		end_us;			/* when it is over */
+} ClaimEntry;
+
+typedef struct ClaimsShared
+{
+	char		instance[CLAIM_ID_SIZE];
+	uint64		seed;			/* of the hash function */
+	int			free;			/* the first of the free list, or -1 */
+	pg_atomic_uint32 nused;		/* entries that are not free */
+	pg_atomic_uint32 nusers;	/* holds beside claims, or those that were */
+	pg_atomic_uint64 due;		/* as of zk_now_us() */
+	pg_atomic_uint64 nexpired;	/* ended because their ttl was over */
+	ClaimEntry	entries[FLEXIBLE_ARRAY_MEMBER]; /* zklock.max_claims of them */
+} ClaimsShared;
+
+/* Made at the start of the postmaster; a restart after a crash keeps it. */
+static uint64 instance_numbers[2];
+
+static ClaimsShared *claims = NULL;
+static int *chains = NULL;		/* the first entry of each, or -1 */
+static LWLock *claims_lock = NULL;
+
+/* Losses of claims that claims_end_due() has dealt with. */
+static uint32 losses_seen = 0;
+
+static int
+chains_max(void)
+{
+	return Max(zklock_max_claims, 1);
+}
+
+static Size
+shared_size(void)
+{
+	return offsetof(ClaimsShared, entries) +
+		mul_size(zklock_max_claims, sizeof(ClaimEntry));
+}
+
+/*
+ * claims_request_shmem
+ *		Reserve shared memory and a lock, and make the id of the instance; for
+ *		the shmem_request_hook.
+ */
+void
+claims_request_shmem(void)
+{
+	if (!pg_strong_random(instance_numbers, sizeof(instance_numbers)))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random numbers")));
+	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(mul_size(chains_max(), sizeof(int)));
+	RequestNamedLWLockTranche(CLAIMS_TRANCHE, 1);
+}
+
+/*
+ * claims_startup_shmem
+ *		Create or attach to the claims; for the shmem_startup_hook.
+ */
+void
+claims_startup_shmem(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	claims = ShmemInitStruct("zklock claims", shared_size(), &found);
+	if (!found)
+	{
+		memset(claims, 0, shared_size());
+		claim_write_id(instance_numbers[0], claims->instance);
+		claims->seed = instance_numbers[1];
+		for (int i = 0; i < zklock_max_claims; i++)
+			claims->entries[i].next = i + 1 < zklock_max_claims ? i + 1 : -1;
+		claims->free = zklock_max_claims > 0 ? 0 : -1;
+		pg_atomic_init_u32(&claims->nused, 0);
+		pg_atomic_init_u32(&claims->nusers, 0);
+		pg_atomic_init_u64(&claims->due, PG_INT64_MAX);
+		pg_atomic_init_u64(&claims->nexpired, 0);
+	}
+	chains = ShmemInitStruct("zklock claim chains",
+							 mul_size(chains_max(), sizeof(int)), &found);
+	if (!found)
+		for (int i = 0; i < chains_max(); i++)
+			chains[i] = -1;
+	claims_lock = &GetNamedLWLockTranche(CLAIMS_TRANCHE)->lock;
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * claims_instance
+ *		The id of this instance, which its tokens begin with.
+ */
+const char *
+claims_instance(void)
+{
+	return claims->instance;
+}
+
+/*
+ * claims_have_users
+ *		Does any transaction hold a lock because it uses a claim?
+ */
+bool
+claims_have_users(void)
+{
+	return pg_atomic_read_u32(&claims->nusers) != 0;
+}
+
+/*
+ * claims_have_room
+ *		Can there be one more?
+ */
+bool
+claims_have_room(void)
+{
+	return pg_atomic_read_u32(&claims->nused) < (uint32) zklock_max_claims;
+}
+
+/*
+ * claims_expired
+ *		How many claims have ended because their ttl was over?
+ */
+int64
+claims_expired(void)
+{
+	return (int64) pg_atomic_read_u64(&claims->nexpired);
+}
+
+/* The worker must look at that time, or earlier. */
+static void
+note_due(int64 due_us)
+{
+	uint64		known = pg_atomic_read_u64(&claims->due);
+
+	while ((uint64) due_us < known)
+		if (pg_atomic_compare_exchange_u64(&claims->due, &known,
+										   (uint64) due_us))
+		{
+			worker_wake();
+			break;
+		}
+}
+
+static int *
+chain_of(const uint8 *secret)
+{
+	uint64		hash = hash_bytes_extended(secret, CLAIM_SECRET_BYTES,
+										   claims->seed);
+
+	return &chains[hash % chains_max()];
+}
+
+/* The entry with this secret, or NULL; "lock" is held. */
+static ClaimEntry *
+find(const uint8 *secret)
+{
+	for (int i = *chain_of(secret); i >= 0; i = claims->entries[i].next)
+		if (claim_is_same(claims->entries[i].secret, secret))
+			return &claims->entries[i];
+	return NULL;
+}
+
+/* Free an entry; "lock" is held exclusively. */
+static void
+free_entry(ClaimEntry *entry)
+{
+	int			number = entry - claims->entries;
+	int		   *link = chain_of(entry->secret);
+
+	while (*link != number)
+		link = &claims->entries[*link].next;
+	*link = entry->next;
+	memset(entry, 0, sizeof(*entry));
+	entry->next = claims->free;
+	claims->free = number;
+	pg_atomic_fetch_sub_u32(&claims->nused, 1);
+}
+
+/*
+ * claim_reserve
+ *		Have an entry for a claim that begins when this transaction commits;
+ *		returns its number, or -1 if all are in use.
+ *
+ * claim_begin() or claim_cancel() comes next.
+ */
+int
+claim_reserve(const ClaimToken *token, int64 ttl_us)
+{
+	int			number;
+
+	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
+	number = claims->free;
+	if (number >= 0)
+	{
+		ClaimEntry *entry = &claims->entries[number];
+		int		   *chain = chain_of(token->secret);
+
+		claims->free = entry->next;
+		entry->state = ENTRY_RESERVED;
+		entry->procno = ZkMyProcNumber;
+		memcpy(entry->secret, token->secret, CLAIM_SECRET_BYTES);
+		entry->ttl_us = ttl_us;
+		entry->next = *chain;
+		*chain = number;
+		pg_atomic_fetch_add_u32(&claims->nused, 1);
+	}
+	LWLockRelease(claims_lock);
+	return number;
+}
+
+/*
+ * claim_cancel
+ *		The claim does not begin: the transaction has been rolled back, or has
+ *		ended the claim itself.  Does not throw.
+ */
+void
+claim_cancel(int number)
+{
+	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
+	Assert(claims->entries[number].state == ENTRY_RESERVED);
+	free_entry(&claims->entries[number]);
+	LWLockRelease(claims_lock);
+}
+
+/*
+ * claim_begin
+ *		The transaction has been committed: its hold is the claim's from now
+ *		on.
+ *
+ * If the lock has been lost meanwhile there is no claim.  Does not throw, and
+ * does not wait for more than LWLocks.
+ */
+void
+claim_begin(int number, ZkProcLock *proc, int64 now)
+{
+	ZkSlot	   *slot = proc->slot;
+	ClaimEntry *entry = &claims->entries[number];
+	int64		due_us = PG_INT64_MAX;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
+	if (proc->lost)
+		free_entry(entry);
+	else
+	{
+		entry->state = ENTRY_LIVE;
+		entry->proc = proc;
+		entry->began_us = entry->renewed_us = now;
+		entry->end_us = due_us = claim_end_us(now, entry->ttl_us);
+		proc->is_claim = true;
+		proc->session = false;
+		proc->committing = false;
+		proc->xact_start = number;
+	}
+	LWLockRelease(claims_lock);
+	if (proc->lost)
+		slot_drop_locked(proc, now);
+	slot_unlock_last(slot);
+	if (due_us != PG_INT64_MAX)
+		note_due(due_us);
+}
+
+/* End a claim; the partition lock of its slot is held exclusively. */
+static void
+end_entry(ClaimEntry *entry, int64 now)
+{
+	ZkProcLock *proc = entry->proc;
+	char		path[ZNODE_PATH_SIZE];
+
+	stats_count_release(now - proc->since);
+	key_path(&proc->slot->key, path);
+	lock_stats_release(lock_stats_id(path), now - proc->since);
+	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
+	free_entry(entry);
+	LWLockRelease(claims_lock);
+	slot_drop_locked(proc, now);
+}
+
+/* The claim of this slot, or NULL; its partition lock is held. */
+static ClaimEntry *
+claim_of_slot(const ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (proc->is_claim && !proc->lost)
+			return &claims->entries[proc->xact_start];
+	return NULL;
+}
+
+/*
+ * claim_end_of_slot
+ *		End the claim of this slot, if there is one; its partition lock is held
+ *		exclusively.
+ */
+bool
+claim_end_of_slot(ZkSlot *slot, int64 now)
+{
+	ClaimEntry *entry = claim_of_slot(slot);
+
+	if (entry != NULL)
+		end_entry(entry, now);
+	return entry != NULL;
+}
+
+/*
+ * claim_end_of
+ *		End the claim of this lock, if there is one.
+ */
+bool
+claim_end_of(const ZkKey *lock)
+{
+	ZkSlot	   *slot = slot_find_locked(lock, LW_EXCLUSIVE);
+	bool		ended;
+
+	if (slot == NULL)
+		return false;
+	ended = claim_end_of_slot(slot, zk_now_us());
+	slot_unlock_last(slot);
+	return ended;
+}
+
+/* The entry that a token stands for has this hold, or none. */
+static ZkProcLock *
+find_hold(const ClaimToken *token, ClaimEntry **entry)
+{
+	ZkProcLock *proc = NULL;
+
+	LWLockAcquire(claims_lock, LW_SHARED);
+	*entry = find(token->secret);
+	if (*entry != NULL && (*entry)->state == ENTRY_LIVE)
+		proc = (*entry)->proc;
+	LWLockRelease(claims_lock);
+	return proc;
+}
+
+/*
+ * Lock the slot of a claim that goes on; NULL, and nothing is locked, if there
+ * is none with this token.
+ */
+static ZkSlot *
+lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
+		  ClaimEntry **entry)
+{
+	ZkProcLock *proc = find_hold(token, entry);
+	ZkSlot	   *slot = proc ? proc_lock_slot(proc, mode) : NULL;
+
+	if (slot == NULL)
+		return NULL;
+
+	/* it may have ended, and its place be another's */
+	if (*(ZkProcLock *volatile *) &(*entry)->proc == proc && proc->is_claim &&
+		claim_is_same((*entry)->secret, token->secret) && !proc->lost &&
+		slot->state == ZK_SLOT_HELD && !claim_is_over((*entry)->end_us, now))
+		return slot;
+	slot_unlock(slot);
+	return NULL;
+}
+
+/* Is it the token of a hold of this process?  If so, sets *number. */
+static bool
+is_reserved(const ClaimToken *token, int *number)
+{
+	const ClaimEntry *entry;
+	bool		mine;
+
+	LWLockAcquire(claims_lock, LW_SHARED);
+	entry = find(token->secret);
+	mine = entry && entry->state == ENTRY_RESERVED &&
+		entry->procno == ZkMyProcNumber;
+	if (mine)
+		*number = entry - claims->entries;
+	LWLockRelease(claims_lock);
+	return mine;
+}
+
+/*
+ * claim_find
+ *		What a token of this instance stands for.
+ *
+ * Sets *key to that of the lock, if it is LIVE, or *number to that of
+ * claim_reserve(), if it is RESERVED.
+ */
+ZkClaimState
+claim_find(const ClaimToken *token, ZkKey *key, int *number)
+{
+	ClaimEntry *entry;
+	ZkSlot	   *slot;
+
+	if (is_reserved(token, number))
+		return ZK_CLAIM_RESERVED;
+	slot = lock_live(token, LW_SHARED, zk_now_us(), &entry);
+	if (slot == NULL)
+		return ZK_CLAIM_ENDED;
+	*key = slot->key;
+	slot_unlock(slot);
+	return ZK_CLAIM_LIVE;
+}
+
+/* claim_renew() of a hold of this process. */
+static void
+set_ttl(int number, int64 ttl_us)
+{
+	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
+	claims->entries[number].ttl_us = ttl_us;
+	LWLockRelease(claims_lock);
+}
+
+/*
+ * claim_renew
+ *		Have the ttl count from now on; 0: the same ttl as before.
+ *
+ * Returns ZK_CLAIM_UNPROVED, and does nothing, if the session may have ended.
+ */
+ZkClaimState
+claim_renew(const ClaimToken *token, int64 ttl_us)
+{
+	int64		now = zk_now_us();
+	int64		due_us = PG_INT64_MAX;
+	int			number;
+	ClaimEntry *entry;
+	ZkSlot	   *slot;
+
+	if (is_reserved(token, &number))
+	{
+		if (ttl_us != 0)
+			set_ttl(number, ttl_us);
+		return ZK_CLAIM_RESERVED;
+	}
+	slot = lock_live(token, LW_EXCLUSIVE, now, &entry);
+	if (slot == NULL)
+		return ZK_CLAIM_ENDED;
+	if (now < lease_read_ms(slot->contender.session) * 1000)
+	{
+		if (ttl_us != 0)
+			entry->ttl_us = ttl_us;
+		entry->renewed_us = now;
+		entry->end_us = due_us = claim_end_us(now, entry->ttl_us);
+	}
+	slot_unlock(slot);
+	if (due_us == PG_INT64_MAX)
+		return ZK_CLAIM_UNPROVED;
+	note_due(due_us);
+	return ZK_CLAIM_LIVE;
+}
+
+/*
+ * claim_use
+ *		Hold the lock of a claim beside it, until claim_leave(); NULL if it has
+ *		ended, or, then *full is set, if all ZkProcLocks are in use.
+ */
+ZkProcLock *
+claim_use(const ClaimToken *token, bool *full)
+{
+	ZkProcLock *proc = proc_new();
+	int64		now = zk_now_us();
+	ClaimEntry *entry;
+	ZkSlot	   *slot;
+
+	*full = proc == NULL;
+	if (proc == NULL)
+		return NULL;
+	slot = lock_live(token, LW_EXCLUSIVE, now, &entry);
+	if (slot == NULL)
+	{
+		proc_free(proc);
+		return NULL;
+	}
+	proc->slot = slot;
+	proc->procno = ZkMyProcNumber;
+	proc->kind = entry->proc->kind;
+	proc->granted = true;
+	proc->uses_claim = true;
+	proc->zk_session = slot->contender.session;
+	proc->since = now;
+	proc->xact_start = GetCurrentTransactionStartTimestamp();
+	slot_add_proc(proc);
+	slot->nholding++;
+	pg_atomic_fetch_add_u32(&claims->nusers, 1);
+
+	/* who waits for the slot waits for this transaction now */
+	if (slot->nwanting > 0)
+		slot_wake(slot);
+	slot_unlock(slot);
+	return proc;
+}
+
+/*
+ * claim_leave
+ *		The transaction does not use the claim any more, and ends it, if
+ *		"end", or if its ttl is over and nobody else uses it.
+ *
+ * The slot may be gone afterwards.  Does not throw, and does not wait for more
+ * than LWLocks.
+ */
+void
+claim_leave(ZkProcLock *proc, bool end, int64 now)
+{
+	ZkSlot	   *slot = proc->slot;
+	ClaimEntry *entry;
+
+	slot_lock(slot, LW_EXCLUSIVE);
+	entry = proc->lost ? NULL : claim_of_slot(slot);
+	if (entry != NULL && !end && slot->nholding == 2 &&
+		claim_is_over(entry->end_us, now))
+	{
+		pg_atomic_fetch_add_u64(&claims->nexpired, 1);
+		end = true;
+	}
+	if (entry != NULL && end)
+		end_entry(entry, now);
+	slot_drop_locked(proc, now);
+	pg_atomic_fetch_sub_u32(&claims->nusers, 1);
+	slot_unlock_last(slot);
+}
+
+/*
+ * claim_end
+ *		End the claim with this token; false if it has ended.
+ */
+bool
+claim_end(const ClaimToken *token)
+{
+	int64		now = zk_now_us();
+	ClaimEntry *entry;
+	ZkSlot	   *slot = lock_live(token, LW_EXCLUSIVE, now, &entry);
+
+	if (slot == NULL)
+		return false;
+	end_entry(entry, now);
+	slot_unlock_last(slot);
+	return true;
+}
+
+/*
+ * claim_find_user
+ *		Another transaction that holds the lock because it uses a claim, if
+ *		there is one.
+ *
+ * "lock" is the key of the lock's holds.
+ */
+bool
+claim_find_user(const ZkKey *lock, VirtualTransactionId *vxid)
+{
+	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
+	bool		found = false;
+
+	if (slot == NULL)
+		return false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL && !found;
+		 proc = proc->next)
+		if (proc->uses_claim && !proc->lost && proc->procno != ZkMyProcNumber)
+		{
+			/* it has none in the last moment of its commit */
+			GET_VXID_FROM_PGPROC(*vxid, *proc_backend(proc));
+			found = VirtualTransactionIdIsValid(*vxid);
+		}
+	slot_unlock(slot);
+	return found;
+}
+
+/*
+ * claims_due_ms
+ *		When the worker must look for claims to end, as of zk_now_ms(); 0 if not
+ *		at any time.
+ */
+int64
+claims_due_ms(void)
+{
+	int64		due_us = (int64) pg_atomic_read_u64(&claims->due);
+
+	if (procs_claim_losses() != losses_seen)
+		return 1;
+	return due_us == PG_INT64_MAX ? 0 : (due_us + 999) / 1000;
+}
+
+/* Look at one claim, with the partition lock of its slot; true if it ends. */
+static bool
+look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, ZkEndedClaim *ended)
+{
+	bool		lost = entry->proc->lost;
+
+	if (!lost && !claim_is_over(entry->end_us, now))
+	{
+		note_due(entry->end_us);
+		return false;
+	}
+	if (!lost && slot->nholding > 1)
+		return false;			/* the last user ends it */
+	ended->lost = lost;
+	key_path(&slot->key, ended->path);
+	if (!lost)
+		pg_atomic_fetch_add_u64(&claims->nexpired, 1);
+	end_entry(entry, now);
+	return true;
+}
+
+/*
+ * claims_end_due
+ *		End those claims that are lost, or over and not in use; returns how
+ *		many, and fills in *ended.
+ *
+ * If there are more than fit, claims_due_ms() tells.
+ */
+int
+claims_end_due(ZkEndedClaim *ended, int room)
+{
+	int64		now = zk_now_us();
+	int			n = 0;
+	int			i;
+
+	losses_seen = procs_claim_losses();
+	pg_atomic_write_u64(&claims->due, PG_INT64_MAX);
+	for (i = 0; i < zklock_max_claims && n < room; i++)
+	{
+		ClaimEntry *entry = &claims->entries[i];
+		ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
+		ZkSlot	   *slot;
+
+		if (proc == NULL)
+			continue;
+		slot = proc_lock_slot(proc, LW_EXCLUSIVE);
+		if (slot == NULL)
+			continue;
+		if (*(ZkProcLock *volatile *) &entry->proc == proc &&
+			look_at_entry(entry, slot, now, &ended[n]))
+			n++;
+		slot_unlock_last(slot);
+	}
+	if (i < zklock_max_claims)
+		note_due(now);
+	return n;
+}
+
+/*
+ * claims_snapshot
+ *		The claims of this instance, palloc'd, each as of some moment of the
+ *		call.
+ */
+ZkClaimRow *
+claims_snapshot(int *nrows)
+{
+	ZkClaimRow *rows = MemoryContextAllocHuge(CurrentMemoryContext,
+											  mul_size(chains_max(),
+													   sizeof(ZkClaimRow)));
+	TimestampTz boot = zk_wall_time(0);
+	int			n = 0;
+
+	for (int i = 0; i < zklock_max_claims; i++)
+	{
+		ClaimEntry *entry = &claims->entries[i];
+		ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
+		ZkSlot	   *slot = proc ? proc_lock_slot(proc, LW_SHARED) : NULL;
+
+		if (slot == NULL)
+			continue;
+		if (*(ZkProcLock *volatile *) &entry->proc == proc && !proc->lost)
+		{
+			ZkClaimRow *row = &rows[n++];
+
+			row->key = slot->key;
+			key_path(&slot->key, row->path);
+			row->ttl_us = entry->ttl_us;
+			row->began = boot + entry->began_us;
+			row->renewed = boot + entry->renewed_us;
+			row->ends = boot + entry->end_us;
+			row->users = slot->nholding - 1;
+			row->fencing_token = slot->token;
+		}
+		slot_unlock(slot);
+	}
+	*nrows = n;
+	return rows;
+}

@@ -1,0 +1,357 @@
+
+# Claims: locks that belong to whoever has a token, over two instances.  What
+# ends them, what does not, and that no transaction that uses one commits when
+# its lock is lost.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkScene;
+use ZkSession;
+use ZooKeeper;
+
+# Nothing in here waits for a session to expire.
+my %settings = ('zklock.session_timeout' => '60s', 'deadlock_timeout' => '100ms');
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $foreign = $zk->client(timeout => 60);
+my ($a, $b) = zk_clusters($zk, [qw(a b)], %settings,
+	'cluster_name' => sub { $_[0] },
+	'zklock.max_claims' => sub { $_[0] eq 'b' ? 2 : 1000 });
+my @tokens;
+
+sub claim
+{
+	my ($node, $name, $ttl) = @_;
+	my $token = value($node, "SELECT zk_claim('$name', '" . ($ttl // '1 h') . "')");
+
+	push @tokens, $token;
+	return $token;
+}
+
+sub renew { return value($_[0], "SELECT zk_renew_claim('$_[1]')"); }
+
+sub is_free { return value($_[0], "SELECT zk_try_lock('$_[1]')"); }
+
+sub becomes_free { return value($_[0], "SELECT zk_try_lock('$_[1]', '60 s')"); }
+
+sub claims { return value($_[0], 'SELECT count(*) FROM zk_claims'); }
+
+# A session with a transaction that uses a claim.
+sub user
+{
+	my ($node, $token) = @_;
+	my $session = ZkSession->new($node);
+
+	$session->run('BEGIN');
+	$session->run_ok("SELECT zk_use_claim('$token')", 'the claim is used');
+	return $session;
+}
+
+value($a, 'CREATE TABLE t (i int)');
+
+#
+# One lock for all instances, whichever connection it came from
+#
+
+{
+	my $token = claim($a, 'one');
+
+	is(is_free($b, 'one'), 'f', 'others do not get a claimed lock');
+	is(value($b, "SELECT cluster_name FROM zk_queue('one')"), 'a', 'zk_queue shows whose it is');
+	is(renew($a, $token), 't', 'it is renewed');
+	sql_error($b, "SELECT $_('$token')",
+		{
+			sqlstate => '55000',
+			message => 'the claim was given by another instance',
+			hint => qr/^Connect to instance "a" \(host .+, port ${\$a->port}\)\.$/
+		},
+		"$_ on another instance names the one that gave it")
+	  for qw(zk_renew_claim zk_use_claim zk_end_claim);
+	my $other = waiter($b, 'one', 2);
+	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'it is ended');
+	is($other->result->{message}, undef, 'and who waits elsewhere gets the lock');
+	$other->run_ok('COMMIT');
+	$other->quit;
+}
+
+# the ttl, with a transaction of another instance that waits
+{
+	my $token = claim($a, 'ttl', '1 s');
+	my $other = waiter($b, 'ttl', 2);
+
+	is($other->result->{message}, undef, 'a claim that is not renewed ends');
+	is(renew($a, $token), 'f', 'and cannot be renewed any more');
+	$other->run_ok('COMMIT');
+	$other->quit;
+	ok($a->log_contains(qr/claim of lock "\/zklock\/ttl" has ended because it was not renewed/),
+		'which is logged');
+}
+
+# ... while a transaction uses it
+{
+	my $token = claim($a, 'used', '1 s');
+	my $user = user($a, $token);
+	my $local = waiter($a, 'used', 1);
+	my $other = waiter($b, 'used', 2);
+
+	$a->poll_query_until('postgres', 'SELECT expires_at < clock_timestamp() FROM zk_claims');
+	is(renew($a, $token), 'f', 'a claim that is over cannot be renewed, though in use');
+	sql_error($a, "SELECT zk_use_claim('$token')",
+		{ sqlstate => '40001', message => 'the claim has ended', detail => qr/./, hint => qr/./ },
+		'nor used by others');
+	is(claims($a), 1, 'it is kept until its user ends');
+	$user->run_ok('INSERT INTO t VALUES (1)');
+	$user->run_ok('COMMIT', 'which commits, since nobody else has had the lock');
+	$user->quit;
+	is($local->result->{message}, undef, 'a local waiter gets it');
+	$local->run_ok('COMMIT');
+	is($other->result->{message}, undef, 'and so does the other instance');
+	$other->run_ok('COMMIT');
+	$_->quit for ($local, $other);
+	is(claims($a), 0, 'no claim is left');
+}
+
+# a transaction that has changed something is seen by the next one
+{
+	my $token = claim($a, 'visible');
+	my $user = user($a, $token);
+
+	$user->run_ok('INSERT INTO t VALUES (2)');
+	$user->run_ok("SELECT zk_end_claim('$token')");
+	my $other = waiter($a, 'visible', 1, "SELECT zk_lock('visible')");
+	$user->run_ok('COMMIT');
+	$user->quit;
+	is($other->result->{message}, undef, 'the next one gets the lock at COMMIT');
+	is($other->run_ok('SELECT count(*) FROM t WHERE i = 2'), 1, 'and sees what was done under the claim');
+	$other->run_ok('COMMIT');
+	$other->quit;
+}
+
+#
+# The worker
+#
+
+{
+	my $token = claim($a, 'worker');
+	my $user = user($a, $token);
+
+	next_worker($a);
+	is(renew($a, $token), 't', 'a claim survives the worker');
+	is(is_free($b, 'worker'), 'f', 'and so does its lock');
+	$user->run_ok('INSERT INTO t VALUES (3)');
+	$user->run_ok('COMMIT', 'and the commit of who uses it');
+	$user->quit;
+	$a->reload;
+	is(renew($a, $token), 't', 'it survives a reload');
+	next_worker($a);
+	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'and is ended under the third worker');
+	is(becomes_free($b, 'worker'), 't', 'which gives up the lock');
+
+	# the ttl does not depend on the worker
+	$token = claim($a, 'stopped', '1 s');
+	my $worker = stop_worker($a);
+	$a->poll_query_until('postgres', 'SELECT expires_at < clock_timestamp() FROM zk_claims');
+	is(renew($a, $token), 'f', 'without a worker, too, a claim that is over is not renewed');
+	sql_error($a, "SELECT zk_use_claim('$token')",
+		{ sqlstate => '40001', message => 'the claim has ended', detail => qr/./, hint => qr/./ },
+		'nor used');
+	kill 'CONT', $worker;
+	is(becomes_free($b, 'stopped'), 't', 'the worker ends it when it goes on');
+}
+
+#
+# The session
+#
+
+{
+	my $token = claim($a, 'lost');
+	my $idle = claim($a, 'unused');
+	my $user = user($a, $token);
+
+	$user->run_ok('INSERT INTO t VALUES (4)');
+	lose_session($a, $foreign);
+	is(renew($a, $_), 'f', 'a claim ends with its session') for ($token, $idle);
+	error_is($user->run('COMMIT'), $lock_lost, 'and who uses it cannot commit');
+	$user->quit;
+	is(value($a, 'SELECT count(*) FROM t WHERE i = 4'), 0, 'nothing is committed');
+	$a->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_claims');
+	is(becomes_free($b, $_), 't', 'others get the lock') for qw(lost unused);
+	$a->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks');
+}
+
+# a statement under a claim is canceled
+{
+	my $token = claim($a, 'canceled');
+	my $user = user($a, $token);
+
+	$user->send('SELECT pg_sleep(1000)');
+	$user->wait_event('PgSleep');
+	lose_session($a, $foreign);
+	is($user->result->{sqlstate}, '40001', 'a statement under a lost claim is canceled');
+	$user->run('ROLLBACK');
+	$user->quit;
+}
+
+# without ZooKeeper nobody knows for how long
+{
+	my $token = claim($a, 'lease');
+
+	$zk->stop;
+	poll_until(sub { (sql($a, "SELECT zk_renew_claim('$token')")->{sqlstate} // '') eq '57P03' },
+		'the lease to run out');
+	sql_error($a, "SELECT zk_renew_claim('$token')",
+		{ sqlstate => '57P03', message => 'could not renew the claim', detail => qr/./ });
+	$zk->start;
+	poll_until(sub { (sql($a, "SELECT zk_renew_claim('$token')")->{out} // '') eq 't' },
+		'the lease');
+	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'the claim has survived');
+	is(becomes_free($b, 'lease'), 't', 'until it was ended');
+}
+
+#
+# zk_cancel_holders, on this instance and on another one
+#
+
+{
+	my $token = claim($a, 'asked');
+
+	$foreign = $zk->client(timeout => 60);
+	poll_until(
+		sub {
+			value($b, "SELECT zk_cancel_holders('asked')");
+			renew($a, $token) eq 'f';
+		},
+		'the claim to end because another instance has asked');
+	is(becomes_free($b, 'asked'), 't', 'and its lock is free');
+}
+
+#
+# Deadlocks with other instances
+#
+
+{
+	my $token = claim($a, 'claimed');
+	my $scene = ZkScene->new($zk, 'a claim and a lock', one => $a, two => $b);
+
+	$scene->does(one => "SELECT zk_use_claim('$token')");
+	$scene->does(two => "SELECT zk_lock('other')");
+	$scene->waits(one => "SELECT zk_lock('other')", queue => { other => 2 });
+	$scene->closes(two => "SELECT zk_lock('claimed')");
+	# who waits for a claim itself waits on when the user fails
+	my %wire = map { $_ => $scene->wire($_) } qw(one two);
+	poll_until(sub { ZkWire::wait_any(0, values %wire); grep { !$_->busy } values %wire },
+		'the deadlock to end');
+	my ($victim) = grep { !$wire{$_}->busy } sort keys %wire;
+	is($wire{$victim}->result->{sqlstate}, '40P01', "a deadlock with another instance is one: $victim fails");
+	$wire{$victim}->run('ROLLBACK');
+	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'the claim goes on');
+	for my $name (grep { $_ ne $victim } sort keys %wire)
+	{
+		$scene->goes_on($name);
+		is($wire{$name}->run('COMMIT')->{sqlstate}, undef, "$name commits");
+	}
+}
+
+# a local taker between: the user waits for an instance that waits for it
+{
+	my $token = claim($a, 'claimed');
+	my $user = user($a, $token);
+	my $taker = ZkSession->new($a);
+	my $other = ZkSession->new($b);
+
+	$taker->run_ok("BEGIN; SELECT zk_lock('x');");
+	$other->run_ok("BEGIN; SELECT zk_lock('y');");
+	$taker->send("SELECT zk_lock('claimed')");
+	$taker->wait_waiting(1);
+	$other->send("SELECT zk_lock('x')");
+	$other->wait_waiting(2);
+	$user->send("SELECT zk_lock('y')");
+	poll_until(sub { grep { $_->done } ($user, $other) }, 'the deadlock to end');
+	value($a, "SELECT zk_end_claim('$token')");
+
+	# the rollback of one lets the next one go on
+	my %state;
+	for my $session ($other->done ? ($other, $user, $taker) : ($user, $taker, $other))
+	{
+		$state{ $session->pid } = $session->result->{sqlstate} // '';
+		$session->run('COMMIT');
+	}
+	is(join(',', sort values %state), ',,40P01', 'a deadlock by way of a local taker is one');
+	is($state{ $taker->pid }, '', 'but the taker waits for a claim, and goes on');
+	$_->quit for ($user, $taker, $other);
+}
+
+#
+# Room
+#
+
+{
+	my @of_b = map { claim($b, "room $_") } (1, 2);
+
+	sql_error($b, "SELECT zk_claim('room 3', '1 h')",
+		{
+			sqlstate => '53200',
+			message => 'out of claims',
+			detail => 'All 2 claims are in use.',
+			hint => qr/zklock\.max_claims/
+		});
+	is(is_free($a, 'room 3'), 't', 'nothing is left of the one too many');
+	is(value($b, "SELECT zk_end_claim('$of_b[0]')"), 't', 'one ends');
+	like(claim($b, 'room 3'), qr/./, 'and there is room');
+}
+
+#
+# The instance
+#
+
+# a crash: the id stays, the claims do not
+{
+	my $token = claim($a, 'crash');
+	my $user = user($a, $token);
+	my $victim = ZkSession->new($a);
+
+	kill 'KILL', $victim->pid;
+	$victim->quit;
+	$user->quit;
+	wait_accepting($a);
+	wait_connected($a);
+	is(renew($a, $token), 'f', 'a claim ends in a crash');
+	is(becomes_free($b, 'crash'), 't', 'and its lock is free');
+}
+
+# a shutdown does not wait for claims
+{
+	my $token = claim($a, 'shutdown');
+	my $other = waiter($b, 'shutdown', 2);
+
+	$a->stop('fast');
+	is($other->result->{message}, undef, 'a shutdown ends the claims');
+	$other->run_ok('COMMIT');
+	$other->quit;
+	$a->start;
+	wait_connected($a);
+	sql_error($a, "SELECT zk_renew_claim('$token')",
+		{
+			sqlstate => '55000',
+			message => 'the claim was given by another instance',
+			hint => qr/^No instance of the fleet has this id now\./
+		},
+		'a token of before is known to nobody');
+}
+
+# No token is in a line of the log but where that tells what the client has sent.
+for my $node ($a, $b)
+{
+	my $log = join '', grep { !/statement:/i } split /^/, slurp_file($node->logfile);
+
+	is((grep { index($log, (split m{/})[1]) >= 0 } @tokens), 0,
+		'no token is in the log of ' . $node->name);
+}
+
+done_testing();

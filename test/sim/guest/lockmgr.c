@@ -717,10 +717,32 @@ lockmgr_release_owner(ResourceOwner owner, bool commit)
 	}
 }
 
+/* Nobody waits for the end of this transaction any more. */
+static void
+release_virtual_transaction(void)
+{
+	SharedLock *locks = all_locks();
+	int			self = MyProc->pgprocno;
+
+	for (int i = 0; i < MAX_LOCKS; i++)
+	{
+		SharedLock *lock = &locks[i];
+
+		if (!lock->used ||
+			lock->tag.locktag_type != LOCKTAG_VIRTUALTRANSACTION ||
+			!(lock->holds[self] & LOCKBIT_ON(ExclusiveLock)))
+			continue;
+		lock->holds[self] &= ~LOCKBIT_ON(ExclusiveLock);
+		wake_waiters(lock);
+		forget_unused(lock);
+	}
+}
+
 /* All go, or all but the session's. */
 void
 lockmgr_release_all(bool session_too)
 {
+	release_virtual_transaction();
 	for (int i = 0; i < nlocals; i++)
 	{
 		int64		kept = 0;
@@ -736,6 +758,27 @@ lockmgr_release_all(bool session_too)
 		if (kept == 0)
 			give_up(&locals[i]);
 	}
+}
+
+/*
+ * A transaction's lock on itself is not taken before somebody waits for it, as
+ * PostgreSQL enters it in the table no earlier.
+ */
+bool
+VirtualXactLock(VirtualTransactionId vxid, bool wait)
+{
+	LOCKTAG		tag;
+	int			owner = vxid.backendId - 1;
+
+	if (proc_of(owner)->lxid != vxid.localTransactionId)
+		return true;
+	if (!wait)
+		return false;
+	SET_LOCKTAG_VIRTUALTRANSACTION(tag, vxid);
+	find_lock(&tag, true)->holds[owner] |= LOCKBIT_ON(ExclusiveLock);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+	(void) LockRelease(&tag, ShareLock, false);
+	return true;
 }
 
 /*

@@ -30,6 +30,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/procs.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/text.h"
@@ -140,6 +141,7 @@ zk_check_usable(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot use locks in ZooKeeper in a parallel worker")));
 	check_settings();
+	procs_note_role();
 }
 
 /*

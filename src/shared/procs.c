@@ -47,6 +47,9 @@ typedef struct ProcsShared
 
 static ProcsShared *pool = NULL;
 
+/* Is this a superuser's session?  See procs_note_role(). */
+static bool of_superuser = false;
+
 /*
  * procs_max
  *		The maximum number of wants and holds: one for each lock, and a reserve
@@ -137,6 +140,20 @@ proc_at(int i)
 }
 
 /*
+ * procs_note_role
+ *		Note whether the session is a superuser's, for the ZkProcLocks that it
+ *		takes from now on.
+ *
+ * This may read a catalog, so it is done neither under a partition lock nor in
+ * a wait without a snapshot.
+ */
+void
+procs_note_role(void)
+{
+	of_superuser = superuser_arg(MyProc->roleId);
+}
+
+/*
  * proc_new
  *		Take a ZkProcLock from the free ones; NULL if there is none.
  */
@@ -160,7 +177,10 @@ proc_new(void)
 	}
 	SpinLockRelease(&pool->lock);
 	if (proc)
+	{
 		memset(proc, 0, sizeof(ZkProcLock));
+		proc->superuser = of_superuser;
+	}
 	return proc;
 }
 

@@ -65,6 +65,9 @@ typedef struct ZkProcLock
 extern void procs_request_shmem(void);
 extern void procs_startup_shmem(void);
 
+/* backends, before they want a lock */
+extern void procs_note_role(void);
+
 /* for the worker's foreign.c */
 extern bool procs_remote_seen(void);
 

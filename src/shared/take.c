@@ -28,7 +28,6 @@
 #include "shared/settings.h"
 #include "shared/slots_private.h"
 #include "shared/take.h"
-#include "storage/proc.h"
 
 /* How long a writer that was seen behind readers is assumed to wait, in us. */
 #define RECHECK_TIME	1000000
@@ -120,7 +119,6 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	proc->kind = kind;
 	proc->session = session;
 	proc->advisory = key_is_advisory(key);
-	proc->superuser = superuser_arg(MyProc->roleId);
 	proc->together = together;
 	proc->alternatives = alternatives;
 	proc->tries = tries;

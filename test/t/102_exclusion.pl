@@ -121,6 +121,18 @@ is($a->safe_psql('postgres', 'SELECT count(*) FROM t WHERE n = 1'), 1, '... has 
 is($other->run(q{BEGIN; SELECT zk_lock('p'); PREPARE TRANSACTION 'p'})->{sqlstate}, '0A000', 'PREPARE is refused, as ever');
 $other->run_ok('ROLLBACK');
 
+# waits without a snapshot
+$other->run_ok(q{BEGIN; CALL zk_wait_lock('w'); CALL zk_wait_lock_all(ARRAY['w1', 'w2'])});
+is($alone->run_ok(q{SELECT zk_try_lock('w'), zk_try_lock('w2')}), 'f|f', 'the procedures');
+$alone->run_ok('BEGIN');
+$alone->send(q{CALL zk_wait_lock_any(ARRAY['w', 'w1'], NULL)});
+$a->poll_query_until('postgres', 'SELECT count(*) = 2 FROM zk_locks WHERE NOT granted AND pid = ' . $alone->pid);
+is($a->safe_psql('postgres', 'SELECT backend_xmin IS NULL FROM pg_stat_activity WHERE pid = ' . $alone->pid),
+	't', '... wait without a snapshot');
+$other->run_ok(q{SELECT zk_unlock('w1')});
+is($alone->result->{out}, 'w1', '... and get the lock');
+$_->run_ok('COMMIT') for ($alone, $other);
+
 # session scope
 $other->run_ok(q{SELECT zk_lock('s1', session => true), zk_lock('s1', session => true), zk_lock('s2', shared => true, session => true)});
 $other->run_ok('SELECT zk_unlock_all()');

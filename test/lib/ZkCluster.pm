@@ -272,7 +272,7 @@ Wait until zk_sessions.last_error matches; returns it.
 
 =item worker_of($node)
 
-The process id of its worker.
+The process id of its worker; waits until there is one.
 
 =item session_of($node)
 
@@ -310,7 +310,17 @@ sub wait_last_error
 
 sub worker_of
 {
-	return $_[0]->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions LIMIT 1');
+	my ($node) = @_;
+	my $pid;
+
+	# there is none for a moment while one is being replaced
+	poll_until(
+		sub {
+			$pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions LIMIT 1');
+			return $pid ne '';
+		},
+		'a worker of ' . $node->name);
+	return $pid;
 }
 
 sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_sessions'); }

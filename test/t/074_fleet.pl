@@ -228,6 +228,7 @@ sub start_again
 	crash($a);
 	unlink session_file($a);
 	start_again($a);
+	poll_until(sub { (fleet($a, 'session_id', 'local')->[0] // '') eq session_of($a) }, 'a to be there');
 	is_deeply(misfits($b), [ 'a|', 'a|', 'b|', 'c|' ], 'what its dead session has left does not count as another');
 	is(told($a, $offset), '', 'and is not logged');
 	wait_fleet($b, 'cluster_name', [ 'a', 'b', 'c' ], 'it goes with that session');

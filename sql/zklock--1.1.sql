@@ -445,7 +445,9 @@ CREATE FUNCTION zk_stat_status(OUT taken bigint,
                                OUT hold_histogram bigint[],
                                OUT slots integer,
                                OUT slot_users integer,
-                               OUT stats_reset timestamptz)
+                               OUT stats_reset timestamptz,
+                               OUT claims integer,
+                               OUT claims_expired bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_stat_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -486,6 +488,10 @@ COMMENT ON COLUMN zk_stat.slot_users IS
 'sessions'' holds and waits in these slots';
 COMMENT ON COLUMN zk_stat.stats_reset IS
 'when counting began: the last reset, or server start';
+COMMENT ON COLUMN zk_stat.claims IS
+'claims that there are, and holds that become some at COMMIT';
+COMMENT ON COLUMN zk_stat.claims_expired IS
+'claims that ended because they were not renewed in time';
 
 REVOKE ALL ON FUNCTION zk_stat_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stat_status() TO pg_monitor;

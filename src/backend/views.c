@@ -24,6 +24,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/deadlocks.h"
@@ -48,7 +49,7 @@ PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
 #define LOCK_STATUS_COLUMNS		13
 #define SESSION_STATUS_COLUMNS	16
-#define STAT_STATUS_COLUMNS		14
+#define STAT_STATUS_COLUMNS		16
 #define DEADLOCK_STATUS_COLUMNS	12
 #define STAT_LOCKS_COLUMNS		16
 
@@ -275,6 +276,8 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	values[n++] = Int32GetDatum(nslots);
 	values[n++] = Int32GetDatum(nusers);
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
+	values[n++] = Int32GetDatum(claims_count());
+	values[n++] = Int64GetDatum(stats.claims_expired);
 	Assert(n == STAT_STATUS_COLUMNS);
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),

@@ -106,7 +106,6 @@ typedef struct ClaimsShared
 	pg_atomic_uint32 nused;		/* entries that are not free */
 	pg_atomic_uint32 nusers;	/* holds beside claims, or those that were */
 	pg_atomic_uint64 due;		/* as of zk_now_us() */
-	pg_atomic_uint64 nexpired;	/* ended because their ttl was over */
 	ClaimEntry	entries[FLEXIBLE_ARRAY_MEMBER]; /* zklock.max_claims of them */
 } ClaimsShared;
 
@@ -172,7 +171,6 @@ claims_startup_shmem(void)
 		pg_atomic_init_u32(&claims->nused, 0);
 		pg_atomic_init_u32(&claims->nusers, 0);
 		pg_atomic_init_u64(&claims->due, PG_INT64_MAX);
-		pg_atomic_init_u64(&claims->nexpired, 0);
 	}
 	chains = ShmemInitStruct("zklock claim chains",
 							 mul_size(chains_max(), sizeof(int)), &found);
@@ -214,13 +212,13 @@ claims_have_room(void)
 }
 
 /*
- * claims_expired
- *		How many claims have ended because their ttl was over?
+ * claims_count
+ *		How many claims are there, and are to begin?
  */
-int64
-claims_expired(void)
+int
+claims_count(void)
 {
-	return (int64) pg_atomic_read_u64(&claims->nexpired);
+	return (int) pg_atomic_read_u32(&claims->nused);
 }
 
 /* The worker must look at that time, or earlier. */
@@ -599,7 +597,7 @@ claim_leave(ZkProcLock *proc, bool end, int64 now)
 	if (entry != NULL && !end && slot->nholding == 2 &&
 		claim_is_over(entry->end_us, now))
 	{
-		pg_atomic_fetch_add_u64(&claims->nexpired, 1);
+		stats_count_expired_claim();
 		end = true;
 	}
 	if (entry != NULL && end)
@@ -685,7 +683,7 @@ look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, ZkEndedClaim *ended)
 	ended->lost = lost;
 	key_path(&slot->key, ended->path);
 	if (!lost)
-		pg_atomic_fetch_add_u64(&claims->nexpired, 1);
+		stats_count_expired_claim();
 	end_entry(entry, now);
 	return true;
 }

@@ -58,7 +58,7 @@ extern void claims_startup_shmem(void);
 /* any process */
 extern const char *claims_instance(void);
 extern bool claims_have_users(void);
-extern int64 claims_expired(void);
+extern int	claims_count(void);
 extern ZkClaimRow *claims_snapshot(int *nrows);
 
 /* backends: claims that are to begin at COMMIT */

@@ -41,6 +41,7 @@ typedef enum Counter
 	TIMED_OUT,
 	FAILED,
 	LOST,
+	CLAIMS_EXPIRED,
 	DEADLOCKS,
 	WAIT_TIME,
 	HOLD_TIME,
@@ -153,6 +154,16 @@ stats_count_lost(void)
 }
 
 /*
+ * stats_count_expired_claim
+ *		A claim has ended because its ttl was over.
+ */
+void
+stats_count_expired_claim(void)
+{
+	add(CLAIMS_EXPIRED, 1);
+}
+
+/*
  * stats_read
  *		Copy all counters.
  */
@@ -164,6 +175,7 @@ stats_read(ZkStats *stats)
 	stats->timed_out = get(TIMED_OUT);
 	stats->failed = get(FAILED);
 	stats->lost = get(LOST);
+	stats->claims_expired = get(CLAIMS_EXPIRED);
 	stats->deadlocks = get(DEADLOCKS);
 	stats->wait_time = get(WAIT_TIME);
 	stats->hold_time = get(HOLD_TIME);

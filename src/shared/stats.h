@@ -26,6 +26,7 @@ typedef struct ZkStats
 	int64		timed_out;
 	int64		failed;
 	int64		lost;
+	int64		claims_expired;
 	int64		deadlocks;
 	int64		wait_time;		/* us, in total */
 	int64		hold_time;		/* us, in total */
@@ -42,6 +43,7 @@ extern void stats_count_take(bool handed_off, bool waited, int64 wait_us);
 extern void stats_count_failure(ZkOutcome outcome);
 extern void stats_count_release(int64 held_us);
 extern void stats_count_lost(void);
+extern void stats_count_expired_claim(void);
 extern void stats_read(ZkStats *stats);
 extern void stats_reset(void);
 

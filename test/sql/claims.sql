@@ -172,6 +172,7 @@ COMMIT;
 SELECT becomes_free('a'), zk_renew_claim(:'a');
 
 -- the ttl: over, with nobody there
+SELECT zk_stat_reset();
 SELECT zk_claim('a', '1 s') AS a \gset
 SELECT zk_renew_claim(:'a');
 SELECT becomes_free('a');
@@ -191,8 +192,11 @@ COMMIT;
 SELECT count(*) FROM zk_claims;
 SELECT becomes_free('a');
 
+SELECT claims, claims_expired FROM zk_stat;
+
 -- zk_cancel_holders ends a claim
 SELECT zk_claim('a', '1 h') AS a \gset
+SELECT claims, claims_expired FROM zk_stat;
 SELECT zk_cancel_holders('a');
 SELECT becomes_free('a'), zk_renew_claim(:'a');
 

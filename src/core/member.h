@@ -67,7 +67,7 @@ typedef struct Member
 	char		format[WORD_VALUE_SIZE];	/* its zklock.node_format */
 	int			timeout;		/* ms, as granted */
 	int			standby;		/* 1: in recovery */
-	char		id[WORD_VALUE_SIZE];	/* that its claims' tokens begin with */
+	char		id[WORD_VALUE_SIZE];	/* prefix of its claims' tokens */
 	int64_t		since;			/* of the znode, ms since 1970; not in its
 								 * data */
 

@@ -23,8 +23,8 @@
 /*
  * A line of a probe: the numbers, an instance, two vertices, a wait, spaces.
  */
-#define PROBE_LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + 6 * NOTE_VERTEX_SIZE + \
-						 NOTE_WAIT_SIZE + 8)
+#define PROBE_LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + \
+						 6 * NOTE_VERTEX_SIZE + NOTE_WAIT_SIZE + 8)
 
 /* The longest probe of ours. */
 #define PROBE_MAX_SIZE	(WAITS_MAX_MEMBERS * PROBE_LINE_SIZE)

@@ -98,7 +98,7 @@ typedef struct NoteWait
 								 * waits, in order; 0: holder and waiter are
 								 * one */
 	NoteWaitKind kind;
-	int			permits;		/* NOTE_WAIT_PERMIT: of the semaphore; else 0 */
+	int			permits;		/* WAIT_PERMIT: of the semaphore; else 0 */
 	int			alternatives;	/* the number of locks any of which ends the
 								 * wait (zk_lock_any): each is an edge with
 								 * the same hold, chain and wait.pid;

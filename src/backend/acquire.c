@@ -214,11 +214,12 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 	wait->prepared = NULL;		/* the question sleeps on another one */
 	key_path(&lock->key, path);
 	initStringInfo(&owner);
-	known = ask_owner(path,
-					  wait->deadline < 0 ? OWNER_QUESTION_MS :
-					  (int) Min(zk_time_left(wait->deadline),
-								OWNER_QUESTION_MS),
-					  &owner);
+	known = !hold_is_of_instance(lock) &&
+		ask_owner(path,
+				  wait->deadline < 0 ? OWNER_QUESTION_MS :
+				  (int) Min(zk_time_left(wait->deadline),
+							OWNER_QUESTION_MS),
+				  &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,

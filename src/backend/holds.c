@@ -317,7 +317,7 @@ hold_is_held(const HeldLock *lock)
 
 /*
  * hold_is_of_instance
- *		Does the lock, which is held, exclude sessions of this instance only?
+ *		Does the lock, held or wanted, exclude sessions of this instance only?
  */
 bool
 hold_is_of_instance(const HeldLock *lock)

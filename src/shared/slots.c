@@ -53,9 +53,8 @@
  * zklock.handoff_quantum.
  *
  * With zklock.exclusion = instance a lock has one slot of its own for all modes
- * (ZK_KEY_INSTANCE), which is always NONE: it only records who wants and who
- * holds the lock, and the worker does not see it.  There the heavyweight lock
- * alone excludes.
+ * (ZK_KEY_INSTANCE), which is always NONE, so that the worker does not see it.
+ * A backend takes it when no other one holds it in a mode that excludes its own.
  *
  * An instance must not wait for itself.  So a grant is kept only for a backend
  * that has the heavyweight lock: one that still waits in the lock manager may

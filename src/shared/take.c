@@ -296,9 +296,8 @@ slot_unwant(ZkProcLock *proc)
 static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
-	return key_is_of_instance(&slot->key) ||
-		turn_is_proved(&slot->turn, slot->contender.retain,
-					   lease_read_ms(slot->contender.session) * 1000, now);
+	return turn_is_proved(&slot->turn, slot->contender.retain,
+						  lease_read_ms(slot->contender.session) * 1000, now);
 }
 
 /* It is not certain; the backend may ask the slot's session (proof_ask()). */
@@ -433,6 +432,44 @@ look_for_deadlock(const ZkProcLock *proc, ZkOutcome outcome, ZkResult *result)
 }
 
 /*
+ * Does another backend hold this slot, which is of this instance alone, in a
+ * mode that excludes the backend's?
+ *
+ * The heavyweight lock nearly always prevents that; but PostgreSQL may have
+ * released that of a session-scoped hold (backend/holds.c).
+ */
+static bool
+is_excluded_here(const ZkProcLock *proc)
+{
+	for (const ZkProcLock *other = proc->slot->procs; other != NULL;
+		 other = other->next)
+		if (other->granted && !(znode_is_shared(other->kind) &&
+								znode_is_shared(proc->kind)))
+			return true;
+	return false;
+}
+
+/*
+ * Take slots that are of this instance alone: all or none.  Sets *which if one
+ * is held.
+ */
+static ZkOutcome
+take_here(ZkProcLock **procs, int n, int *which)
+{
+	int64		now = zk_now_us();
+
+	for (int i = 0; i < n; i++)
+		if (is_excluded_here(procs[i]))
+		{
+			*which = i;
+			return ZK_QUEUED;
+		}
+	for (int i = 0; i < n; i++)
+		take(procs[i], now);
+	return ZK_ACQUIRED;
+}
+
+/*
  * slot_take() under the partition lock, held exclusively; never ZK_GIVE_WAY.
  */
 static ZkOutcome
@@ -441,13 +478,11 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 	ZkSlot	   *slot = proc->slot;
 	ZkOutcome	outcome = ZK_PENDING;
 	int64		now;
+	int			which;
 
 	proc->ready = true;
 	if (key_is_of_instance(&slot->key))
-	{
-		take(proc, zk_now_us());
-		return ZK_ACQUIRED;
-	}
+		return take_here(&proc, 1, &which);
 	note_ask(proc, permits);
 	if (slot->refusal != ZK_REFUSAL_NONE)
 	{
@@ -687,7 +722,9 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 	outcome = reserve_together(procs, n, which, result);
 	if (*which >= 0)
 		;
-	else if (together == ZK_ALL_READY || key_is_of_instance(&procs[0]->slot->key))
+	else if (key_is_of_instance(&procs[0]->slot->key))
+		outcome = take_here(procs, n, which);
+	else if (together == ZK_ALL_READY)
 		outcome = take_all(procs, n);
 	else if (together == ZK_ALL_NONE)
 		*group = ask_together(procs, n);

@@ -148,6 +148,28 @@ is($alone->run_ok('SELECT pg_advisory_unlock(1), pg_advisory_unlock_shared(2), p
 $other->run_ok('SELECT pg_advisory_unlock_all()');
 is($alone->run_ok('SELECT pg_try_advisory_xact_lock(2)'), 't', '... all of them');
 
+# PostgreSQL takes heavyweight locks away, and the locks are held all the same
+my ($robbed, $next) = map { session() } 1 .. 2;
+$robbed->run_ok(q{SELECT zk_lock('h', session => true), zk_lock('hs', shared => true, session => true), pg_advisory_unlock_all()});
+is($next->run_ok(q{SELECT zk_try_lock('h'), zk_try_lock('h', shared => true), zk_try_lock('hs'), zk_try_lock('hs', shared => true)}),
+	'f|f|f|t', 'held without a heavyweight lock');
+is($next->run_ok(q{SELECT count(*) FROM pg_locks WHERE locktype = 'userlock' AND pid = } . $robbed->pid), 0, '... indeed');
+is($next->run(q{SELECT zk_lock('h', '20ms')})->{sqlstate}, '55P03', '... in time');
+is($next->run_ok(q{SELECT zk_try_lock_any(ARRAY['h', 'hs'])}), '', '... any');
+$next->run_ok('BEGIN');
+$next->send(q{SELECT zk_lock_all(ARRAY['free', 'h', 'hs'])});
+$next->wait_waiting(2);
+$any = session();
+$any->run_ok('BEGIN');
+$any->send(q{SELECT zk_lock_any(ARRAY['h', 'hs'])});
+$a->poll_query_until('postgres', 'SELECT count(*) = 2 FROM zk_locks WHERE NOT granted AND pid = ' . $any->pid);
+$robbed->run_ok(q{SELECT zk_unlock_all()});
+is($next->result->{message}, undef, '... and then free');
+$next->run_ok('COMMIT');
+is($any->result->{message}, undef, '... to the next one, too');
+$any->run_ok('COMMIT');
+$_->quit for ($robbed, $next);
+
 # a deadlock is PostgreSQL's
 $alone->run_ok(q{BEGIN; SET LOCAL deadlock_timeout = '1h'; SELECT zk_lock('d1')});
 $other->run_ok(q{BEGIN; SELECT zk_lock('d2')});

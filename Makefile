@@ -185,6 +185,8 @@ SIM_CFLAGS = -std=gnu99 -g -O2 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra 
 	-D_GNU_SOURCE -DTHREADED -DZKLOCK_TEST_BUILD -Isrc -Itest/sim
 SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server) \
 	'-DZKLOCK_VERSION="$(EXTVERSION)"'
+# Functions of zklock that tell a checker when they are called.
+SIM_WRAPPED = scan_run session_write lease_write lease_shorten
 SIM_LIBS = $(addprefix $(pkglibdir)/,libpgcommon_shlib.a libpgport_shlib.a)
 
 build/sim/obj/src/core/%.o: src/core/%.c $(SIM_HEADERS)
@@ -205,16 +207,16 @@ build/sim/obj/test/sim/%.o: test/sim/%.c $(SIM_HEADERS)
 	$(CC) $(SIM_CFLAGS) -c -o $@ $<
 
 build/sim/guest.so: $(patsubst %.c,build/sim/obj/%.o,$(SIM_SRC) $(SIM_GUEST))
-	$(CC) -shared -Wl,-Bsymbolic -Wl,-z,norelro -Wl,-z,now -Wl,--wrap=scan_run \
+	$(CC) -shared -Wl,-Bsymbolic -Wl,-z,norelro -Wl,-z,now $(SIM_WRAPPED:%=-Wl,--wrap=%) \
 		-o $@ $^ $(SIM_LIBS)
 
 build/sim/sim: $(SIM_HOST:%.c=build/sim/obj/%.o)
 	$(CC) -rdynamic -o $@ $^ -ldl
 
-# SEED, SCHEDULES, SECONDS, MUTATION, TRACE=1, TWICE=1
+# SEED, SCHEDULES, SECONDS, MUTATION, TRACE=1, TWICE=1, PATIENT=1
 simulate: build/sim/sim build/sim/guest.so
 	@build/sim/sim $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(MUTATION),--mutation $(MUTATION)) \
-		$(if $(TRACE),--trace) $(if $(TWICE),--twice) build/sim/guest.so
+		$(if $(TRACE),--trace) $(if $(PATIENT),--patient) $(if $(TWICE),--twice) build/sim/guest.so
 
 .PHONY: prove simulate all deb dist drawing help matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

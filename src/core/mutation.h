@@ -53,8 +53,22 @@ typedef enum ZkMutation
 	ZK_DEADLOCK_SECOND_VICTIM,	/* fail a member of ours along with the victim
 								 * of another instance */
 	ZK_WATCHES_OF_ONE_TYPE,	/* forget all watches of a path when one fires */
-	ZK_WAKE_LATE				/* lose events that arrive while others are
+	ZK_WAKE_LATE,				/* lose events that arrive while others are
 								 * taken */
+	ZK_EVENT_DROPPED,			/* now and then, drop the event of a watch */
+	ZK_MAIL_DROPPED,			/* now and then, begin no contender for a slot
+								 * that asks for one */
+	ZK_RELEASE_DROPPED,			/* now and then, do not release a contender for
+								 * a slot that asks for it */
+	ZK_CANCEL_KEEPS_NODE,		/* when a wait has ended ahead of the answer to
+								 * its create, do not delete what that made */
+	ZK_PERMIT_TWICE,			/* count one permit of others twice */
+	ZK_PERMIT_MISSED,			/* do not count one permit of others */
+	ZK_REQUEUE_KEEPS_TOKEN,		/* keep the token when queuing again */
+	ZK_DIRECTORY_STAYS,			/* do not make a directory again that has been
+								 * deleted */
+	ZK_DELETE_FORGOTTEN			/* take a delete for done whose answer is
+								 * lost */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

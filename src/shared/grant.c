@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "core/mutation.h"
 #include "miscadmin.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
@@ -156,6 +157,8 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	ZkMail		mail = ZK_MAIL_NOTHING;
 	int64		now;
 	bool		watch_wanted;
+	static unsigned wanted_before = 0;
+	static unsigned released_before = 0;
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	now = zk_now_us();			/* not before an earlier slot_drop() */
@@ -168,9 +171,11 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	watch_wanted = turn_take_ask(&slot->turn);
 	*wanted = slot->contender;
 	if (slot->state == ZK_SLOT_WANTED)
-		mail = ZK_MAIL_WANT;
+		mail = ZK_MUTATED(ZK_MAIL_DROPPED) && ++wanted_before % 50 == 0 ?
+			ZK_MAIL_NOTHING : ZK_MAIL_WANT;
 	else if (slot->state == ZK_SLOT_RELEASING)
-		mail = ZK_MAIL_RELEASE;
+		mail = ZK_MUTATED(ZK_RELEASE_DROPPED) && ++released_before % 50 == 0 ?
+			ZK_MAIL_NOTHING : ZK_MAIL_RELEASE;
 	else if (slot->state == ZK_SLOT_HELD && slot->check_wanted)
 	{
 		mail = ZK_MAIL_CHECK_WRITERS;

@@ -61,6 +61,15 @@ static const struct config_enum_entry mutation_options[] = {
 	{"deadlock_second_victim", ZK_DEADLOCK_SECOND_VICTIM, false},
 	{"watches_of_one_type", ZK_WATCHES_OF_ONE_TYPE, false},
 	{"wake_late", ZK_WAKE_LATE, false},
+	{"event_dropped", ZK_EVENT_DROPPED, false},
+	{"mail_dropped", ZK_MAIL_DROPPED, false},
+	{"release_dropped", ZK_RELEASE_DROPPED, false},
+	{"cancel_keeps_node", ZK_CANCEL_KEEPS_NODE, false},
+	{"permit_twice", ZK_PERMIT_TWICE, false},
+	{"permit_missed", ZK_PERMIT_MISSED, false},
+	{"requeue_keeps_token", ZK_REQUEUE_KEEPS_TOKEN, false},
+	{"directory_stays", ZK_DIRECTORY_STAYS, false},
+	{"delete_forgotten", ZK_DELETE_FORGOTTEN, false},
 	{NULL, 0, false}
 };
 

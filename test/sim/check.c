@@ -19,6 +19,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ typedef struct Hold
 	int			level;			/* of savepoints; 0: none */
 	int64_t		from;
 	int64_t		until;			/* of zk_unlock(); 0: still held */
+	int64_t		token;			/* or 0: not known */
 } Hold;
 
 typedef struct Client
@@ -88,14 +90,25 @@ typedef struct Section
 	int64_t		from;
 	int64_t		checked_at;
 	int64_t		to;
-} Section;
+	int64_t		token;			/* or 0: not known */
+}			Section;
+
+/* What a worker has published of one of its sessions. */
+typedef struct Lease
+{
+	int64_t		id;				/* of the session */
+	int64_t		until;			/* of the machine's clock */
+	bool		expired;		/* the session has, by the servers' clock */
+} Lease;
+
+#define MAX_LEASES		16
 
 /* An act, and when the look began that was the last ahead of it. */
 typedef struct Act
 {
 	int64_t		at;
 	int64_t		looked_at;
-} Act;
+}			Act;
 
 #define MAX_ACTS		64
 
@@ -104,7 +117,7 @@ typedef struct Acts
 	int64_t		looked_at;
 	Act			acts[MAX_ACTS]; /* the latest */
 	int			n;
-} Acts;
+}			Acts;
 
 Totals		totals;
 
@@ -114,7 +127,9 @@ static Section sections[SIM_MAX_NAMES][MAX_SECTIONS];
 static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
 static int64_t closed_at[MAX_INSTANCES];	/* a session, from outside */
+static Lease leases[MAX_INSTANCES][MAX_LEASES];
 static Acts acts[MAX_INSTANCES];
+static int64_t ended_at[MAX_INSTANCES]; /* a session, in whatever way */
 static int64_t bound_us;		/* 0: there are faults */
 static int64_t disturbed_until;
 static int64_t grace_us;		/* so long a victim may fail behind its cycle */
@@ -130,6 +145,8 @@ check_schedule_begin(void)
 	memset(free_since, 0, sizeof(free_since));
 	memset(closed_at, 0, sizeof(closed_at));
 	memset(acts, 0, sizeof(acts));
+	memset(ended_at, 0, sizeof(ended_at));
+	memset(leases, 0, sizeof(leases));
 	bound_us = 0;
 }
 
@@ -368,24 +385,6 @@ check_acquired_row(int number, int row)
 	note_cycles(number);
 }
 
-void
-check_acquired(int number, int name, SimMode mode, bool session)
-{
-	Client	   *client = &clients[number];
-
-	if (client->nholds == MAX_HOLDS)
-		sim_lacks("so many holds");
-	client->holds[client->nholds++] = (Hold) {
-		.name = name,.mode = mode,.session = session,.level = client->level,
-		.from = sim_now()
-	};
-	totals.acquired++;
-	sim_mix((uint64_t) name);
-	sim_trace("has %d, mode %d%s", name, mode, session ? ", for the session" : "");
-	note_free();
-	note_cycles(number);
-}
-
 /* zk_unlock() has undone the latest hold that was not undone. */
 void
 check_unlocked(int number, int name)
@@ -412,6 +411,86 @@ check_unlocked_session(int number)
 			client->holds[i].until = sim_now();
 	sim_trace("unlocks all");
 	note_free();
+}
+
+/*
+ * The order of the queue: whoever is told that it has a lock has a contender of
+ * its instance ahead of all others that exclude it.  What is ahead is never
+ * created later, so this does not depend on when it is looked at.
+ */
+typedef struct QueueLook
+{
+	int			instance;
+	bool		shared;
+	int64_t		first_own;		/* number of its first contender, or -1 */
+	int64_t		first_other;	/* that excludes it, or -1 */
+} QueueLook;
+
+static void
+look_at_contender(const char *child, int instance, int64_t number, void *arg)
+{
+	QueueLook  *look = arg;
+	bool		reads = strstr(child, "__READ__") != NULL;
+	int64_t    *first = instance == look->instance ? &look->first_own :
+		&look->first_other;
+
+	if (instance != look->instance ? look->shared && reads :
+		reads && !look->shared)
+		return;
+	if (*first < 0 || number < *first)
+		*first = number;
+}
+
+static void
+check_order(int number, int name, SimMode mode)
+{
+	const Client *client = &clients[number];
+	QueueLook	look = {
+		.instance = client->instance,.shared = mode == SIM_SHARED,
+		.first_own = -1,.first_other = -1
+	};
+	char		path[64];
+
+	if (mode == SIM_PERMIT || workload_counter_ends() ||
+		(ended_at[client->instance] != 0 &&
+		 ended_at[client->instance] > client->since - OUTSIDE_US))
+		return;
+	snprintf(path, sizeof(path), "/zklock/%s", workload_name(name));
+	ensemble_look_at_queue(path, look_at_contender, &look);
+	if (look.first_own < 0)
+		sim_violation("order", "client %d has lock %d with no contender",
+					  number, name);
+	if (look.first_other >= 0 && look.first_other < look.first_own)
+		sim_violation("order", "client %d has lock %d with number %" PRId64
+					  ", and %" PRId64 " is ahead", number, name,
+					  look.first_own, look.first_other);
+}
+
+/* A session of the instance has ended, and with it contenders. */
+void
+check_session_ended(int instance)
+{
+	ended_at[instance] = sim_now();
+}
+
+void
+check_acquired(int number, int name, SimMode mode, bool session)
+{
+	Client	   *client = &clients[number];
+
+	if (client->nholds == MAX_HOLDS)
+		sim_lacks("so many holds");
+	client->holds[client->nholds++] = (Hold)
+	{
+		.name = name,.mode = mode,.session = session,.level = client->level,
+			.from = sim_now()
+	};
+	totals.acquired++;
+	sim_mix((uint64_t) name);
+	sim_trace("has %d, mode %d%s", name, mode, session ? ", for the session" : "");
+	check_order(number, name, mode);
+	note_free();
+	note_cycles(number);
 }
 
 /*
@@ -498,8 +577,69 @@ check_closed_outside(int instance)
 	closed_at[instance] = sim_now();
 }
 
+/*
+ * Leases: as long as one runs, the servers do not end the session by themselves.
+ */
+static void
+compare_lease(int instance, const Lease *lease)
+{
+	int64_t		now = sim_boottime(instance_at(instance));
+
+	if (lease->expired && lease->until > now)
+		sim_violation("lease",
+					  "session %" PRIx64 " of instance %d has expired %" PRId64
+					  " us ahead of the end of its lease", lease->id, instance,
+					  lease->until - now);
+}
+
+void
+check_session(int instance, int number, int64_t id)
+{
+	Lease	   *lease = &leases[instance][number];
+
+	assert(number < MAX_LEASES);
+	if (lease->id != id)
+		*lease = (Lease) {.id = id};
+}
+
+/* The worker publishes a lease. */
+void
+check_lease(int instance, int number, int64_t until)
+{
+	assert(number < MAX_LEASES);
+	leases[instance][number].until = until;
+	compare_lease(instance, &leases[instance][number]);
+}
+
+/* The leader ends a session of which it has not heard for its timeout. */
+void
+check_expired(int instance, int64_t id)
+{
+	for (int i = 0; i < MAX_LEASES; i++)
+		if (leases[instance][i].id == id)
+		{
+			leases[instance][i].expired = true;
+			compare_lease(instance, &leases[instance][i]);
+		}
+}
+
+/* The fencing token of what has been acquired last. */
+void
+check_token(int number, int name, int64_t token)
+{
+	Client	   *client = &clients[number];
+
+	sim_trace("token of %d: %" PRIx64, name, token);
+	for (int i = client->nholds - 1; i >= 0; i--)
+		if (client->holds[i].name == name)
+		{
+			client->holds[i].token = token;
+			break;
+		}
+}
+
 static bool
-was_closed_outside(const Section *section)
+was_closed_outside(const Section * section)
 {
 	int64_t		at = closed_at[clients[section->client].instance];
 
@@ -507,11 +647,19 @@ was_closed_outside(const Section *section)
 }
 
 static void
-compare_sections(int name, const Section *a, const Section *b)
+compare_sections(int name, const Section * a, const Section * b)
 {
-	const Section *first = a->from <= b->from ? a : b;
-	const Section *second = first == a ? b : a;
+	const		Section *first = a->from <= b->from ? a : b;
+	const		Section *second = first == a ? b : a;
 
+	if (first->to <= second->from && first->token > second->token &&
+		second->token != 0 && !was_closed_outside(first) &&
+		!was_closed_outside(second))
+		sim_violation("tokens",
+					  "lock %d: client %d had %" PRIx64
+					  ", and client %d later %" PRIx64,
+					  name, first->client, first->token, second->client,
+					  second->token);
 	if (a->client == b->client || first->to <= second->from ||
 		!modes_conflict(a->mode, b->mode))
 		return;
@@ -538,16 +686,16 @@ compare_sections(int name, const Section *a, const Section *b)
 
 /* More permits than there are, at the moment at which this one began? */
 static void
-count_permits(int name, const Section *section)
+count_permits(int name, const Section * section)
 {
 	int			n = nsections[name] < MAX_SECTIONS ? nsections[name] :
-		MAX_SECTIONS;
+	MAX_SECTIONS;
 	bool		has[MAX_CLIENTS] = {false};
 	int			at_once = 1;
 
 	for (int i = 0; i < n; i++)
 	{
-		const Section *other = &sections[name][i];
+		const		Section *other = &sections[name][i];
 
 		/* the holds of a session share its permit */
 		if (other->client == section->client || has[other->client] ||
@@ -563,10 +711,10 @@ count_permits(int name, const Section *section)
 }
 
 static void
-add_section(int name, const Section *section)
+add_section(int name, const Section * section)
 {
 	int			n = nsections[name] < MAX_SECTIONS ? nsections[name] :
-		MAX_SECTIONS;
+	MAX_SECTIONS;
 
 	if (section->mode == SIM_PERMIT)
 		count_permits(name, section);
@@ -591,7 +739,8 @@ check_committed(int number)
 			.client = number,.mode = hold->mode,
 			.from = hold->from > client->began_at ? hold->from : client->began_at,
 			.checked_at = client->checked_at,
-			.to = hold->until != 0 ? hold->until : sim_now()
+			.to = hold->until != 0 ? hold->until : sim_now(),
+			.token = hold->token
 		};
 
 		if (section.from < section.to)
@@ -643,7 +792,7 @@ may_be_late(const Client *client)
 static bool
 was_looked_at(const Client *client)
 {
-	const Acts *of = &acts[client->instance];
+	const		Acts *of = &acts[client->instance];
 
 	for (int i = 0; i < MAX_ACTS; i++)
 		if (of->acts[i].at >= client->since &&
@@ -665,7 +814,8 @@ check_act(int instance)
 {
 	Acts	   *of = &acts[instance];
 
-	of->acts[of->n++ % MAX_ACTS] = (Act) {
+	of->acts[of->n++ % MAX_ACTS] = (Act)
+	{
 		.at = sim_now(),.looked_at = of->looked_at
 	};
 }

@@ -47,6 +47,8 @@ extern void check_schedule_begin(void);
 extern void check_client(int client, int instance);
 extern void check_gone(int client);
 extern void check_closed_outside(int instance);
+extern void check_session_ended(int instance);
+extern void check_expired(int instance, int64_t id);
 extern void check_expect_naps(int64_t longest_us);
 extern void check_disturb(int64_t us);
 extern void check_calm(int64_t bound_us);

@@ -63,12 +63,12 @@ run_to_the_end(void)
 static void
 fail_liveness(void *arg)
 {
-	char		text[700] = "";
+	char text[	700] = "";
 
 	(void) arg;
 	for (int i = 0; i < workload_clients(); i++)
 		if (check_is_waiting(i))
-			snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			snprintf(text +strlen(text), sizeof(text) - strlen(text),
 					 " %d %s;", i, check_describe(i));
 	sim_violation("liveness", "clients have not come to their end:%s", text);
 }
@@ -163,7 +163,7 @@ report(double seconds)
 static void
 tell_failure(uint64_t seed)
 {
-	char		text[300];
+	char text[	300];
 
 	if (sim_tracing())
 		ensemble_print();
@@ -212,7 +212,7 @@ usage(void)
 {
 	fprintf(stderr,
 			"usage: sim [--seed N] [--schedules N] [--seconds N] [--cpu SECONDS]\n"
-			"           [--mutation NAME] [--keep-going]\n"
+			"           [--mutation NAME] [--keep-going] [--patient]\n"
 			"           [--trace] [--stop-at STEP] [--twice] PROGRAM\n");
 	exit(2);
 }
@@ -226,6 +226,7 @@ static const struct option long_options[] = {
 	{"trace", no_argument, NULL, 'v'},
 	{"stop-at", required_argument, NULL, 'b'},
 	{"twice", no_argument, NULL, '2'},
+	{"patient", no_argument, NULL, 'p'},
 	{"keep-going", no_argument, NULL, 'k'},
 	{NULL, 0, NULL, 0}
 };
@@ -275,6 +276,9 @@ main(int argc, char **argv)
 				break;
 			case '2':
 				twice = true;
+				break;
+			case 'p':
+				workload_set_patient();
 				break;
 			case 'k':
 				keep_going = true;

@@ -134,6 +134,9 @@ extern void check_committing(int backend);
 extern void check_committed(int backend);
 extern void check_deadlock(int backend, bool local);
 extern void check_look(int instance);
+extern void check_session(int instance, int number, int64_t id);
+extern void check_lease(int instance, int number, int64_t until);
+extern void check_token(int backend, int name, int64_t token);
 extern void check_act(int instance);
 
 /* workload.c: what the clients of backends do */

@@ -22,6 +22,14 @@
 
 #define MAX_SCRIPT		32
 
+/*
+ * Two calls of an instance, each only ahead of members of a deadlock that the
+ * other one is ahead in, too, requeue in tier 1 for each other without an end.
+ * Nobody waits for longer than this in schedules that are prone to that, unless
+ * clients are to be patient.
+ */
+#define PRONE_TIMEOUT_MS	10000
+
 typedef struct ClientState
 {
 	int			instance;
@@ -37,6 +45,7 @@ typedef struct ClientState
 } ClientState;
 
 static ClientState clients[MAX_CLIENTS];
+static bool patient;
 static int	nclients;
 static int	ninstances;
 static int	nnames;
@@ -51,8 +60,8 @@ static bool rows;
 static bool counter_ends;
 static int	lock_timeout;
 static int	deadlock_timeout;
-static bool hasty;				/* waits end soon, so that what is known of them
-								 * is soon out of date */
+static bool hasty;				/* waits end soon, so that what is known of
+								 * them is soon out of date */
 static int64_t pause_us;
 static int64_t hold_us;
 static int64_t end_at;
@@ -280,7 +289,7 @@ new_script(ClientState *client)
 }
 
 void
-workload_next(int number, SimStatement *statement)
+workload_next(int number, SimStatement * statement)
 {
 	ClientState *client = &clients[number];
 
@@ -400,7 +409,7 @@ workload_process(int number)
  * The schedule.
  */
 static void
-set(InstanceOptions *options, const char *name, int value)
+set(InstanceOptions * options, const char *name, int value)
 {
 	options->settings[options->nsettings].name = name;
 	options->settings[options->nsettings++].value = value;
@@ -475,6 +484,13 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 	}
 }
 
+/* From now on waits end by themselves only if that is part of the schedule. */
+void
+workload_set_patient(void)
+{
+	patient = true;
+}
+
 /* The sizes, and what the clients are like. */
 static int
 choose_clients(void)
@@ -484,7 +500,7 @@ choose_clients(void)
 	prone = sim_chance(250000);
 	ninstances = prone ? ONE_OF(2, 2, 3, 3) : ONE_OF(1, 2, 2, 3);
 	per_instance = prone ? ONE_OF(1, 2, 3, 3, 5) :
-		sim_chance(20000) ? 30 : ONE_OF(1, 2, 3, 3, 5, 8);
+		sim_chance(10000) ? 30 : ONE_OF(1, 2, 3, 3, 5, 8);
 	nclients = ninstances * per_instance;
 	nnames = prone ? ONE_OF(2, 3, 4, 6) : ONE_OF(1, 2, 3, 5);
 	permits = ONE_OF(1, 2, 3);
@@ -508,7 +524,7 @@ workload_begin(const char *mutation)
 	deadlock_timeout = hasty || prone ? ONE_OF(10, 10, 50, 300) :
 		ONE_OF(50, 300, 1000);
 	lock_timeout = sim_chance(prone ? 50000 : 300000) ?
-		(int) sim_between(500, 5000) : 0;
+		(int) sim_between(500, 5000) : prone && !patient ? PRONE_TIMEOUT_MS : 0;
 	pause_us = ONE_OF(2000, 50000, 500000);
 	hold_us = ONE_OF(100, 5000, 50000);
 	end_at = sim_now() + 20000000;

@@ -16,6 +16,7 @@
 #include "sim.h"
 
 extern void workload_begin(const char *mutation);
+extern void workload_set_patient(void);
 extern int64_t workload_end_time(void);
 extern void workload_calm(void);
 extern bool workload_is_over(void);

@@ -891,6 +891,7 @@ end_session(Session *session, Request *request)
 		.kind = CHANGE_END_SESSION,.path = "",.owner = session->id
 	});
 	session->alive = false;
+	check_session_ended(session->instance);
 	sim_trace("session %" PRIx64 " ends with %d nodes", session->id, n - 1);
 	append(draft.changes, draft.n, request);
 }
@@ -1288,7 +1289,10 @@ tick_event(void *arg)
 	if (leader >= 0)
 		for (int i = 0; i < nsessions; i++)
 			if (sessions[i].alive && sessions[i].expires_at <= sim_now())
+			{
+				check_expired(sessions[i].instance, sessions[i].id);
 				end_session(&sessions[i], NULL);
+			}
 	sim_at(sim_now() + options.tick_ms * INT64_C(1000), tick_event, NULL);
 }
 
@@ -1566,6 +1570,18 @@ ensemble_session(int i)
 	return sessions[i].alive ? sessions[i].id : 0;
 }
 
+/* The one that has applied most of the log. */
+static int
+newest_server(void)
+{
+	int			newest = 0;
+
+	for (int i = 1; i < options.nservers; i++)
+		if (servers[i].applied > servers[newest].applied)
+			newest = i;
+	return newest;
+}
+
 void
 ensemble_visit(NodeVisitor visit, void *arg)
 {
@@ -1574,6 +1590,25 @@ ensemble_visit(NodeVisitor visit, void *arg)
 	for (int i = 0; i < BUCKETS; i++)
 		for (const Node *node = server->tree.buckets[i]; node; node = node->next)
 			visit(node->path, node->owner, node->czxid, arg);
+}
+
+/* The contenders in a directory: what is of a session, with its number. */
+void
+ensemble_look_at_queue(const char *path, QueueVisitor visit, void *arg)
+{
+	const Node *directory = find(&servers[newest_server()].tree, path);
+
+	if (directory == NULL)
+		return;
+	for (const Node *child = directory->children; child; child = child->sibling)
+	{
+		const char *name = strrchr(child->path, '/') + 1;
+		Session    *session = find_session(child->owner);
+
+		if (session != NULL && strlen(name) > 10)
+			visit(name, session->instance,
+				  strtoll(name + strlen(name) - 10, NULL, 10), arg);
+	}
 }
 
 /* The tree, for a person. */

@@ -116,6 +116,10 @@ extern int	ensemble_sessions(void);
 typedef void (*NodeVisitor) (const char *path, int64_t owner, int64_t czxid,
 							 void *arg);
 extern void ensemble_visit(NodeVisitor visit, void *arg);
+typedef void (*QueueVisitor) (const char *child, int instance, int64_t number,
+							  void *arg);
+extern void ensemble_look_at_queue(const char *path, QueueVisitor visit,
+								   void *arg);
 extern void ensemble_print(void);
 extern int	ensemble_watches(const char *below);
 extern uint64_t ensemble_writes(void);

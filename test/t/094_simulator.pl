@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
-# The simulator (test/README.md): for a minute, from a seed that it prints, or
-# from ZKLOCK_TEST_SEED, or for ZKLOCK_TEST_SECONDS.  Each seed is the same
+# The simulator (test/README.md): for a minute, in a soak for an hour, from a
+# seed that it prints, or from ZKLOCK_TEST_SEED, or for ZKLOCK_TEST_SECONDS.  Each seed is the same
 # schedule twice; and a lock that is broken on purpose is found.
 
 use strict;
@@ -9,8 +9,9 @@ use warnings;
 
 use IPC::Run;
 use Test::More;
+use ZooKeeper;
 
-my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || 60;
+my $seconds = $ENV{ZKLOCK_TEST_SECONDS} || soak(60, 3600);
 my $seed = $ENV{ZKLOCK_TEST_SEED} || time() * 1000;
 my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
 my $top = $ENV{TESTDIR} or die "needs TESTDIR\n";
@@ -39,6 +40,16 @@ ok($ok, "nothing is found, from seed $seed on");
 like($out, qr/\b[1-9][0-9]* commits/, 'there are commits');
 ($ok) = simulate('--seed', $seed, '--schedules', 3, '--twice');
 ok($ok, 'a seed is the same schedule each time');
-($ok, $out) = simulate('--seed', 1, '--schedules', 200, '--mutation', 'gap_owns');
-like($out, qr/mutual exclusion/, 'what is broken on purpose is found');
+
+# by the checker that is to find it
+my %found = (
+	gap_owns => 'order',
+	release_before_commit => 'mutual exclusion',
+	requeue_keeps_token => 'tokens');
+foreach my $mutation (sort keys %found)
+{
+	($ok, $out) =
+	  simulate('--seed', 1, '--schedules', 200, '--mutation', $mutation);
+	like($out, qr/step \d+: $found{$mutation}:/, "$mutation is found");
+}
 done_testing();

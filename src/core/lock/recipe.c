@@ -415,7 +415,8 @@ static void
 requeue(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->requeued = true;
-	recipe->token = 0;
+	if (!ZK_MUTATED(ZK_REQUEUE_KEEPS_TOKEN))
+		recipe->token = 0;
 	recipe->batch = 0;
 	send_op(out, REQUEST_REQUEUE, recipe->node, 0);
 	recipe->state = RECIPE_REQUEUEING;
@@ -582,6 +583,11 @@ created(Recipe *recipe, RecipeOutput *out, int32_t sequence)
 static void
 enter_without_directory(Recipe *recipe, RecipeOutput *out)
 {
+	if (ZK_MUTATED(ZK_DIRECTORY_STAYS))
+	{
+		reenter(recipe, out);
+		return;
+	}
 	recipe->dir_known = false;
 	if (recipe->parents_tried && recipe->mkdir_error != 0)
 		fail(recipe, out, recipe->mkdir_error);
@@ -919,6 +925,8 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			recipe->token = in->answer.token;
 			if (wanted)
 				on_entered(recipe, in, out);
+			else if (ZK_MUTATED(ZK_CANCEL_KEEPS_NODE))
+				end(recipe, out, 0);
 			else
 				leave(recipe, out);
 			break;
@@ -1555,7 +1563,10 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			end(recipe, out, 0);
 			break;
 		case REQUEST_UNKNOWN:
-			leave(recipe, out);
+			if (ZK_MUTATED(ZK_DELETE_FORGOTTEN))
+				end(recipe, out, 0);
+			else
+				leave(recipe, out);
 			break;
 		case REQUEST_REFUSED:
 			recipe->refused = true;

@@ -224,6 +224,7 @@
 #include <string.h>
 
 #include "core/lock/note.h"
+#include "core/mutation.h"
 
 #define AGREEMENT_PREFIX	"permits="
 
@@ -427,8 +428,9 @@ count_permits(Semaphore *semaphore, const RecipeInput *in,
 {
 	bool		found = false;
 
-	semaphore->others = 0;
-	semaphore->ahead = 0;
+	semaphore->others = in->answer.nchildren < 2 ? 0 :
+		ZK_MUTATED(ZK_PERMIT_TWICE) ? 1 : ZK_MUTATED(ZK_PERMIT_MISSED) ? -1 : 0;
+	semaphore->ahead = semaphore->others;
 	for (int i = 0; i < in->answer.nchildren; i++)
 	{
 		const char *child = in->answer.children[i];

@@ -32,7 +32,6 @@
 #include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "worker/deadlock/scan_private.h"
 #include "worker/worker.h"
 
 #define NROWS	8
@@ -145,6 +144,22 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 	}
 }
 
+/* Wait for the fencing token of a lock, as functions.c does. */
+static void
+read_token(int name, const ZkKey *key)
+{
+	HeldLock   *held = hold_find(key);
+	int64		token = 0;
+	ZkRefusal	refusal = ZK_REFUSAL_NONE;
+
+	while (slot_read_token(held->proc, &token, &refusal) && token == 0 &&
+		   refusal == ZK_REFUSAL_NONE)
+		ConditionVariableSleep(slot_cv(held->proc->slot), 0);
+	ConditionVariableCancelSleep();
+	if (token != 0)
+		check_token(client, name, token);
+}
+
 static void
 take_locks(const SimStatement *statement)
 {
@@ -186,6 +201,9 @@ take_locks(const SimStatement *statement)
 			if (!statement->any || key_is_of_lock(result.key, &keys[i]))
 				check_acquired(client, number_of(statement, &keys[i]),
 							   statement->mode, statement->session);
+		if (request.nkeys == 1 && statement->mode == SIM_EXCLUSIVE &&
+			sim_chance(250000))
+			read_token(statement->names[0], &keys[0]);
 	}
 	else if (!(statement->try &&
 			   (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL)))
@@ -376,7 +394,7 @@ static void
 run_in_transaction(const SimStatement *statement)
 {
 	bool		single = !xact_is_open() && statement->step != STEP_IDLE &&
-		statement->step != STEP_BEGIN;
+	statement->step != STEP_BEGIN;
 
 	if (single && statement->step == STEP_COMMIT)
 		sim_lacks("COMMIT outside a block");
@@ -486,20 +504,6 @@ run_backend(void)
 	}
 }
 
-/* The linker has this called in scan_run()'s place. */
-extern void __real_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
-							const Detector *detector);
-extern void __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
-							const Detector *detector);
-
-void
-__wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
-				const Detector *detector)
-{
-	check_look(instance_number(sim_instance()));
-	__real_scan_run(scan, now_ms, wait_ms, named, detector);
-}
-
 /* What is left in shared memory. */
 static void
 inspect(int *slots, int *procs, long *bytes)
@@ -511,7 +515,7 @@ inspect(int *slots, int *procs, long *bytes)
 
 extern PGDLLEXPORT const Guest guest;
 
-const Guest guest = {
+const		Guest guest = {
 	.worker = run_worker,
 	.backend = run_backend,
 	.inspect = inspect

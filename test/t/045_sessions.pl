@@ -29,10 +29,10 @@ $client->create('/elsewhere');
 my $a = zk_cluster(
 	'a', $zk,
 	'install_path' => $ENV{ZKLOCK_TEST_INSTALL},
-	'zklock.session_timeout' => '30s',
+	'zklock.session_timeout' => '15s',
 	'zklock.path_bytes' => $per_session * $bytes,
 	'zklock.sessions' => 4);
-my $b = zk_cluster('b', $zk, 'zklock.session_timeout' => '30s');
+my $b = zk_cluster('b', $zk, 'zklock.session_timeout' => '15s');
 wait_connected($_) for ($a, $b);
 $a->safe_psql('postgres', 'CREATE TABLE t (what text)');
 
@@ -146,7 +146,7 @@ for my $i (0 .. 2)
 
 	is_deeply([ keys %owners ], [ $ids[$i] ], "ten locks are in session $i");
 }
-ok($a->poll_query_until('postgres', q{SELECT bool_and(lease > '10 s') FROM zk_sessions}), 'each has a lease');
+ok($a->poll_query_until('postgres', q{SELECT bool_and(lease > '5 s') FROM zk_sessions}), 'each has a lease');
 is(value($a, 'SELECT count(directories) FROM zk_sessions'), 1, 'the directories are counted once');
 commits($_, 'all commit') for @keepers;
 is(value($a, q{SELECT count(*) FROM zk_queue('s25')}), 1, 'a question is answered');
@@ -235,7 +235,7 @@ commits($_, 'holders commit') for @keepers;
 next_worker(
 	$a,
 	sub {
-		$a->append_conf('postgresql.conf', "zklock.session_timeout = '25s'");
+		$a->append_conf('postgresql.conf', "zklock.session_timeout = '12s'");
 		$a->reload;
 	});
 is_deeply([ sessions() ], \@ids, 'another timeout: the sessions go on');

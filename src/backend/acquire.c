@@ -273,6 +273,19 @@ goes_on(ZkOutcome outcome)
 }
 
 /*
+ * waiting_for_claim
+ *		Is a claim in the way of a lock that would be taken without ZooKeeper?
+ *
+ * Then its slot does not tell; and a claim has no heavyweight lock.
+ */
+bool
+waiting_for_claim(const HeldLock *lock)
+{
+	return key_is_of_instance(slot_key(lock->proc->slot)) &&
+		claim_is_in_way(&lock->key);
+}
+
+/*
  * Wait for the end of a transaction that holds the lock because it uses a claim;
  * false if there is none.  Returns with "outcome" as wait_for_slot().
  *
@@ -425,7 +438,8 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		outcome = wait_for_other_mode(lock, wait);
 	while (outcome == ZK_PENDING)
 	{
-		outcome = slot_take(lock->proc, lock->permits, wait->result);
+		outcome = waiting_for_claim(lock) ? ZK_QUEUED :
+			slot_take(lock->proc, lock->permits, wait->result);
 		if (!goes_on(outcome))
 			break;
 		if (slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
@@ -448,10 +462,13 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 		procs[i] = locks[i]->proc;
 	do
 	{
-		int			which;
+		int			which = 0;
 
-		outcome = slots_take_together(procs, nlocks, &group, &which,
-									  wait->result);
+		while (which < nlocks && !waiting_for_claim(locks[which]))
+			which++;
+		outcome = which < nlocks ? ZK_QUEUED :
+			slots_take_together(procs, nlocks, &group, &which,
+								wait->result);
 		if (outcome == ZK_ACQUIRED)
 			break;
 		for (int i = 0; i < nlocks; i++)

@@ -120,6 +120,8 @@ try_heavyweights(AnyCall *call)
 		}
 		if (!call->tier1[i] || call->slots.ready[i])
 			continue;
+		if (waiting_for_claim(lock))
+			continue;
 		slot_yield_other_mode(lock->proc);
 		if (call->wait.immediate && slot_other_mode_leaves(lock->proc))
 			call->leaving = true;

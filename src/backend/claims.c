@@ -107,6 +107,7 @@ claim_lock(FunctionCallInfo fcinfo, bool try)
 	int			number;
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -219,6 +220,7 @@ zk_renew_claim(PG_FUNCTION_ARGS)
 	ClaimToken	token;
 	ZkClaimState state;
 
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	get_claim_token(fcinfo, &token);
 	state = claim_renew(&token, PG_ARGISNULL(1) ? 0 : get_ttl(fcinfo, 1));
 	if (state == ZK_CLAIM_UNPROVED)
@@ -312,6 +314,7 @@ zk_use_claim(PG_FUNCTION_ARGS)
 {
 	ClaimToken	token;
 
+	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	get_claim_token(fcinfo, &token);
 	if (use_claim(&token) == NULL)
 		ereport(ERROR,

@@ -653,6 +653,27 @@ claim_find_user(const ZkKey *lock, VirtualTransactionId *vxid)
 }
 
 /*
+ * claim_is_in_way
+ *		Does a claim hold the lock, or a transaction that uses one?
+ *
+ * For those who do not look at the slot of the claim, with zklock.exclusion =
+ * instance.  They have the heavyweight lock, so that no other claim begins.
+ */
+bool
+claim_is_in_way(const ZkKey *lock)
+{
+	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
+	bool		found = false;
+
+	if (slot == NULL)
+		return false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		found |= (proc->is_claim || proc->uses_claim) && !proc->lost;
+	slot_unlock(slot);
+	return found;
+}
+
+/*
  * claims_due_ms
  *		When the worker must look for claims to end, as of zk_now_ms(); 0 if not
  *		at any time.

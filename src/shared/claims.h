@@ -77,6 +77,7 @@ extern bool claim_end(const ClaimToken *token);
 
 /* backends: those in the way */
 extern bool claim_find_user(const ZkKey *lock, VirtualTransactionId *vxid);
+extern bool claim_is_in_way(const ZkKey *lock);
 extern bool claim_end_of(const ZkKey *lock);
 
 /* the worker */

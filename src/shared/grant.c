@@ -573,10 +573,10 @@ slots_retire(void)
  *		Another client asks for the lock: cancel the statements of its holders,
  *		and end the claim that holds it.
  *
- * Returns how many were canceled or ended.  A holder that is committing is left alone,
- * since it ends by itself.  The client that asks is unknown, so holders that
- * only superusers may cancel are left alone, too: sessions of superusers, and
- * processes without a role.  *nleft is the number of those.
+ * Returns how many were canceled or ended.  A holder that is committing is left
+ * alone, since it ends by itself.  The client that asks is unknown, so holders
+ * that only superusers may cancel are left alone, too: sessions of superusers,
+ * and processes without a role.  *nleft is the number of those.
  */
 int
 slot_cancel_holders(ZkSlot *slot, int *nleft)

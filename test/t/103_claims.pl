@@ -288,6 +288,37 @@ value($a, 'CREATE TABLE t (i int)');
 }
 
 #
+# Locks of this instance, without ZooKeeper: a claim from before is in their way
+#
+
+{
+	my $token = claim($a, 'apart');
+	my $user = user($a, $token);
+
+	$a->append_conf('postgresql.conf', "zklock.exclusion = instance");
+	$a->reload;
+	$a->poll_query_until('postgres', "SELECT current_setting('zklock.exclusion') = 'instance'");
+	is(sql($a, "SELECT $_")->{sqlstate}, '0A000', "no $_ then")
+	  for ("zk_claim('new', '1 s')", "zk_use_claim('$token')", "zk_renew_claim('$token')");
+	is(is_free($a, 'apart'), 'f', 'its lock is not free');
+	is(value($a, "SELECT zk_try_lock_any(ARRAY['apart', 'apart 2'])"),
+		'apart 2', 'nor as one of several');
+	my $taker = waiter($a, 'apart', 1);
+	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'the claim is ended');
+	$user->run_ok('INSERT INTO t VALUES (5)');
+	ok(!$taker->done, 'but its user still has the lock');
+	$user->run_ok('COMMIT');
+	$user->quit;
+	is($taker->result->{message}, undef, 'then another session has it');
+	$taker->run_ok('COMMIT');
+	$taker->quit;
+	$a->append_conf('postgresql.conf', "zklock.exclusion = fleet");
+	$a->reload;
+	$a->poll_query_until('postgres', "SELECT current_setting('zklock.exclusion') = 'fleet'");
+	is(becomes_free($b, 'apart'), 't', 'and at last, the other instance');
+}
+
+#
 # Room
 #
 

@@ -40,7 +40,9 @@
 #else
 #define PROOFS	4
 #endif
+#ifndef ROOM
 #define ROOM	3				/* messages on a link; more, and it breaks */
+#endif
 
 mtype = { PINGS, ANSWER, PONG, TOUCHED, REQUEST };
 chan down = [ROOM] of { mtype };	/* leader to follower */

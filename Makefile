@@ -108,10 +108,10 @@ deb:
 matrix:
 	@test/matrix
 
-# Models of the protocols; PROVE is a model, or a model and a condition.
+# Models of the protocols, all or one: MODEL, CONDITION
 prove:
 	@bash -ec '. test/lib/env.sh; zk_need_packages gcc libc6-dev spin python3'
-	@proof/run $(PROVE)
+	@proof/run $(MODEL) $(CONDITION)
 
 # The version of a distribution is that of META.json.
 DISTVERSION = $(shell sed -n 's/^  "version": "\(.*\)",/\1/p' META.json)

@@ -245,9 +245,14 @@ value($a, 'CREATE TABLE t (i int)');
 	$scene->closes(two => "SELECT zk_lock('claimed')");
 	# who waits for a claim itself waits on when the user fails
 	my %wire = map { $_ => $scene->wire($_) } qw(one two);
-	poll_until(sub { ZkWire::wait_any(0, values %wire); grep { !$_->busy } values %wire },
+	my $victim;
+	poll_until(
+		sub {
+			ZkWire::wait_any(0, grep { $_->busy } values %wire);
+			($victim) = grep { ($wire{$_}->result->{sqlstate} // '') eq '40P01' } sort keys %wire;
+			return $victim && !$wire{$victim}->busy;
+		},
 		'the deadlock to end');
-	my ($victim) = grep { !$wire{$_}->busy } sort keys %wire;
 	is($wire{$victim}->result->{sqlstate}, '40P01', "a deadlock with another instance is one: $victim fails");
 	$wire{$victim}->run('ROLLBACK');
 	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'the claim goes on');

@@ -529,7 +529,7 @@ drop_held(HeldLock *lock, bool end_claim)
 	if (lock->claim >= 0)
 		claim_cancel(lock->claim);
 	if (lock->uses_claim)
-		claim_leave(lock->proc, end_claim, now);
+		claim_leave(lock->proc, end_claim);
 	else
 		slot_drop(lock->proc, now);
 	hold_forget(lock);

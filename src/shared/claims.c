@@ -587,12 +587,16 @@ claim_use(const ClaimToken *token, bool *full)
  * than LWLocks.
  */
 void
-claim_leave(ZkProcLock *proc, bool end, int64 now)
+claim_leave(ZkProcLock *proc, bool end)
 {
 	ZkSlot	   *slot = proc->slot;
 	ClaimEntry *entry;
+	int64		now;
 
 	slot_lock(slot, LW_EXCLUSIVE);
+
+	/* not earlier, or the worker may have left the end of the claim to us */
+	now = zk_now_us();
 	entry = proc->lost ? NULL : claim_of_slot(slot);
 	if (entry != NULL && !end && slot->nholding == 2 &&
 		claim_is_over(entry->end_us, now))

@@ -72,7 +72,7 @@ extern ZkClaimState claim_find(const ClaimToken *token, ZkKey *key,
 							   int *number);
 extern ZkClaimState claim_renew(const ClaimToken *token, int64 ttl_us);
 extern ZkProcLock *claim_use(const ClaimToken *token, bool *full);
-extern void claim_leave(ZkProcLock *proc, bool end, int64 now);
+extern void claim_leave(ZkProcLock *proc, bool end);
 extern bool claim_end(const ClaimToken *token);
 
 /* backends: those in the way */

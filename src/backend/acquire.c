@@ -193,8 +193,8 @@ lock_word(ZnodeKind kind)
 
 /*
  * As the lock manager does for log_lock_waits: log once which contender has
- * blocked us for deadlock_timeout, and what that one waits for.  Returns in
- * how many ms that is due, or -1.
+ * blocked us for deadlock_timeout, and what that contender waits for.  Returns
+ * in how many ms that is due, or -1 if it is not.
  */
 static int64
 waiting_log(SlotWait *wait, const HeldLock *lock)
@@ -374,10 +374,10 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 }
 
 /*
- * A call that waits behind no one must not fail because of the instance's own
- * contender in the other mode while that is being deleted.  Returns
- * ZK_PENDING, or the outcome if it is not gone in time, or ZooKeeper does not
- * let it go.
+ * A call that fails if others are ahead must not fail because of the
+ * instance's own contender in the other mode: wait until that is deleted.
+ * Returns ZK_PENDING, or the outcome if the contender is not gone in time, or
+ * if ZooKeeper refuses the deletion.
  */
 static ZkOutcome
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)

@@ -659,10 +659,9 @@ send_act(Detection *state, Probe *probe)
 }
 
 /*
- * The act with this serial has been answered.  If it was certainly carried
- * out, the notes are as it wrote them.  If it was not, they are as before; if
- * that is unknown, either.  In both cases they must be written again, since
- * the worker's copies lack the victim's wait.
+ * The act with this serial has been answered.  If it was carried out, the
+ * notes are as it wrote them.  If it was not, or if that is unknown, they must
+ * be written again, since the worker's copies lack the victim's wait.
  *
  * "probe" is NULL if it is no longer known.
  */

@@ -34,9 +34,9 @@
 #define READS_STEP		127
 
 /*
- * Where to read what a wait, of the note of "from", waits for: a directory,
- * and for a session the vertex whose znodes count there, else "".  False if
- * there is none.
+ * A wait in the note of "from": which directory to read for what it waits for
+ * and, if that is a session, the vertex whose znodes count there, else "".
+ * False if there is none.
  */
 static bool
 place_of(const char *from, const NoteWait *wait,
@@ -71,7 +71,7 @@ find_directory(const WaitGraph *graph, const char *path, const char *session)
 	return i < 0 ? NULL : &graph->directories[i];
 }
 
-/* The directory that shows what a wait, of the note of "from", waits for. */
+/* The directory to read for a wait in the note of "from". */
 WaitDirectory *
 graph_directory_of(const WaitGraph *graph, const char *from,
 				   const NoteWait *wait)

@@ -56,8 +56,9 @@
 #include "worker/lock/contender.h"
 
 /*
- * The most edges of one scan; of these, of contenders without a known edge;
- * and of one hold, reported or checked.
+ * Limits: all edges of a scan; those from contenders of which the detector
+ * knows no edge; the edges from one hold that are reported, and that are
+ * looked at.
  */
 #define MAX_EDGES			16384
 #define MAX_NEW_EDGES		1024
@@ -97,8 +98,8 @@ static struct
 	int			nwaits;			/* number of those that count */
 	int64		since_us;		/* what began later does not count */
 	int			max_edges;		/* allocated in scan->edges */
-	int			window;			/* the first one reported of a hold with too
-								 * many, modulo their number */
+	int			window;			/* if a hold has too many edges: the first one
+								 * to report, modulo their number */
 	uint32		round;			/* number of scans */
 
 	/* the source of the edges */
@@ -349,7 +350,10 @@ add_foreign(int pid, uint64 chain)
 	return true;
 }
 
-/* Do all the waits of a process count any one of which would end it? */
+/*
+ * A process that wants any of several locks is blocked only while each of its
+ * waits counts.  Do all count?
+ */
 static bool
 is_blocked(const WaitsOf *of)
 {
@@ -358,8 +362,8 @@ is_blocked(const WaitsOf *of)
 }
 
 /*
- * Does somebody wait for this heavyweight lock only because the process waits
- * for its slot, for however short a time?
+ * Is this the heavyweight lock of a slot for which the process waits, for
+ * however short a time?  Then others wait for that lock only because of this.
  */
 static bool
 is_ahead(const WaitsOf *of, const LOCKTAG *last)

@@ -119,8 +119,8 @@ start_group(List *members, int first, int last, int session)
 }
 
 /*
- * Refuse the members of one group, for lack of room.  The backend waits for
- * all of them, so telling it by the first is enough, but before the others
+ * Refuse the members of one group, for lack of room.  The backend looks at all
+ * their slots, so the refusal is set in the first only; but before the others
  * end.
  */
 static void

@@ -327,6 +327,27 @@ for my $kind ('zk_lock', 'zk_try_lock', 'zk_lock_all', 'zk_lock, shared')
 		commits => { map { ($_ => 'COMMIT; SELECT zk_unlock_all()') } ('three', 'four') });
 }
 
+# A member that is ahead of another one in tier 1, and keeps a lock from it by way
+# of a third session besides: it counts as a member, or all would only be ahead
+# and queue again for ever.  When it has failed, the others are a deadlock, too.
+{
+	my $s = scene('a member is ahead of another one, and keeps a lock from it besides',
+		one => $a, two => $b, three => $a, four => $a, five => $b);
+	$s->does(two => lock('m0'));
+	$s->does(one => lock('m2'));
+	$s->does(three => lock('m1'));
+	$s->waits(three => shared('m0'), queue => { m0 => 2 });
+	$s->waits(four => q{SELECT zk_lock_all('{m0,m1}', shared => true)}, tier => 1);
+	$s->waits(one => lock('m0'), tier => 1);
+	$s->waits(five => lock('m2'), queue => { m2 => 2 });
+	$s->closes(two => lock('m2'));
+	$s->ends(
+		victims => 2,
+		among => [ 'one', 'two', 'three' ],
+		either => [ [ 'one', 'two', 'three', 'five' ], [ 'one', 'two', 'five' ] ],
+		loose => 1);
+}
+
 # One is ahead by one lock only, and wants others, too: it is no member by these,
 # though it is the youngest.
 for my $kind ('zk_lock_all', 'zk_lock_any')

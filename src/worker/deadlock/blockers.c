@@ -116,6 +116,7 @@ static struct
 	List	   *locks;			/* of WaitedLocks */
 	int			questions;
 	uint32		walk;
+	BlockersAhead is_ahead;		/* of the walk */
 }			blockers;
 
 static Process *
@@ -439,7 +440,12 @@ ask(Process *process)
 			note_blocked(process->pid, data, &data->procs[i]);
 }
 
-/* The walk reaches a process through the wait of another one. */
+/*
+ * The walk reaches a process through the wait of another one.
+ *
+ * A process may be only ahead of the backend before it on one way, and keep a
+ * lock from it on another: the latter way counts.
+ */
 static void
 reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	  List **todo)
@@ -454,7 +460,10 @@ reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	if (pid == 0)
 		return;
 	process = find_process(pid);
-	if (process->walk == blockers.walk)
+	if (process->walk != blockers.walk)
+		*todo = lappend(*todo, process);
+	else if (!blockers.is_ahead(pid, process->last) ||
+			 blockers.is_ahead(pid, tag))
 		return;
 	process->walk = blockers.walk;
 	process->chain = hash_bytes_extended((unsigned char *) &step, sizeof(step),
@@ -462,7 +471,6 @@ reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
 	if (process->chain == 0)
 		process->chain = 1;
 	process->last = tag;
-	*todo = lappend(*todo, process);
 }
 
 /* Go from a process to those that block it in one queue. */
@@ -498,26 +506,37 @@ follow(const Process *process, const Place *place, List **todo)
  * blockers_walk
  *		Call "visit" for each process that this one waits for, directly or
  *		through others, those with the shortest way first.
+ *
+ * A way on which the process keeps a lock from the one before it counts ahead of
+ * one on which it is only ahead of it ("is_ahead"); so all ways are followed
+ * before the first visit.
  */
 void
-blockers_walk(int pid, BlockersVisit visit, void *arg)
+blockers_walk(int pid, BlockersAhead is_ahead, BlockersVisit visit, void *arg)
 {
 	Process    *start = find_process(pid);
 	List	   *todo = list_make1(start);
 
 	if (++blockers.walk == 0)
 		++blockers.walk;
+	blockers.is_ahead = is_ahead;
 	start->walk = blockers.walk;
 	start->chain = 0;
+	start->last = NULL;
 	for (int i = 0; i < list_length(todo); i++)
 	{
 		Process    *process = list_nth(todo, i);
 
-		if (i > 0 && !visit(process->pid, process->chain, process->last, arg))
-			break;
 		ask(process);
 		for (Place *place = process->places; place; place = place->next)
 			follow(process, place, &todo);
+	}
+	for (int i = 1; i < list_length(todo); i++)
+	{
+		const Process *process = list_nth(todo, i);
+
+		if (!visit(process->pid, process->chain, process->last, arg))
+			break;
 	}
 	list_free(todo);
 }

@@ -24,6 +24,12 @@
 typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
 							   void *arg);
 
+/*
+ * Whether a backend that waits for the lock "last" waits for the process only
+ * because that is ahead of it in the queue for a slot.
+ */
+typedef bool (*BlockersAhead) (int pid, const LOCKTAG *last);
+
 /* Samples in the time that waits have to last; see blockers.c. */
 #define BLOCKERS_SAMPLES		4
 
@@ -31,6 +37,7 @@ extern bool blockers_sample(int64 wait_us);
 extern void blockers_begin(int64 wait_us);
 extern int	blockers_add_waiting(int *pids, int max);
 extern int	blockers_max(void);
-extern void blockers_walk(int pid, BlockersVisit visit, void *arg);
+extern void blockers_walk(int pid, BlockersAhead is_ahead,
+						  BlockersVisit visit, void *arg);
 
 #endif							/* ZKLOCK_BLOCKERS_PRIVATE_H */

@@ -366,9 +366,12 @@ is_blocked(const WaitsOf *of)
  * however short a time?  Then others wait for that lock only because of this.
  */
 static bool
-is_ahead(const WaitsOf *of, const LOCKTAG *last)
+is_ahead(int pid, const LOCKTAG *last)
 {
-	for (int i = of->first; i >= 0 && last; i = scanning.waits[i].next)
+	const WaitsOf *of = waits_of(pid);
+
+	for (int i = of && last ? of->first : -1; i >= 0;
+		 i = scanning.waits[i].next)
 		if (memcmp(last, &scanning.waits[i].tag, sizeof(LOCKTAG)) == 0)
 			return true;
 	return false;
@@ -384,7 +387,7 @@ add_edges(int pid, uint64 chain, const LOCKTAG *last,
 
 	if (of != NULL && !is_blocked(of))
 		of = NULL;
-	ahead = of && is_ahead(of, last);
+	ahead = of && is_ahead(pid, last);
 	for (int i = of ? of->first : -1; i >= 0; i = scanning.waits[i].next)
 	{
 		const SeenWait *found = &scanning.waits[i];
@@ -406,7 +409,7 @@ walk_once(int pid)
 {
 	scanning.nedges = 0;
 	if (add_edges(pid, 0, NULL, NULL))
-		blockers_walk(pid, add_edges, NULL);
+		blockers_walk(pid, is_ahead, add_edges, NULL);
 }
 
 /*

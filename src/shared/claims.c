@@ -413,31 +413,29 @@ claim_end_of(const ZkKey *lock)
 	return ended;
 }
 
-/* The entry that a token stands for has this hold, or none. */
-static ZkProcLock *
-find_hold(const ClaimToken *token, ClaimEntry **entry)
+/*
+ * Lock the slot of a claim that goes on, and set *entry; NULL, and nothing is
+ * locked, if there is none with this token.
+ *
+ * *number is that of claim_reserve() if it is the token of a hold of this
+ * process, else -1.
+ */
+static ZkSlot *
+lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
+		  ClaimEntry **entry, int *number)
 {
 	ZkProcLock *proc = NULL;
+	ZkSlot	   *slot;
 
+	*number = -1;
 	LWLockAcquire(claims_lock, LW_SHARED);
 	*entry = find(token->secret);
 	if (*entry != NULL && (*entry)->state == ENTRY_LIVE)
 		proc = (*entry)->proc;
+	else if (*entry != NULL && (*entry)->procno == ZkMyProcNumber)
+		*number = *entry - claims->entries;
 	LWLockRelease(claims_lock);
-	return proc;
-}
-
-/*
- * Lock the slot of a claim that goes on; NULL, and nothing is locked, if there
- * is none with this token.
- */
-static ZkSlot *
-lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
-		  ClaimEntry **entry)
-{
-	ZkProcLock *proc = find_hold(token, entry);
-	ZkSlot	   *slot = proc ? proc_lock_slot(proc, mode) : NULL;
-
+	slot = proc ? proc_lock_slot(proc, mode) : NULL;
 	if (slot == NULL)
 		return NULL;
 
@@ -448,23 +446,6 @@ lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
 		return slot;
 	slot_unlock(slot);
 	return NULL;
-}
-
-/* Is it the token of a hold of this process?  If so, sets *number. */
-static bool
-is_reserved(const ClaimToken *token, int *number)
-{
-	const ClaimEntry *entry;
-	bool		mine;
-
-	LWLockAcquire(claims_lock, LW_SHARED);
-	entry = find(token->secret);
-	mine = entry && entry->state == ENTRY_RESERVED &&
-		entry->procno == ZkMyProcNumber;
-	if (mine)
-		*number = entry - claims->entries;
-	LWLockRelease(claims_lock);
-	return mine;
 }
 
 /*
@@ -480,11 +461,9 @@ claim_find(const ClaimToken *token, ZkKey *key, int *number)
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
 
-	if (is_reserved(token, number))
-		return ZK_CLAIM_RESERVED;
-	slot = lock_live(token, LW_SHARED, zk_now_us(), &entry);
+	slot = lock_live(token, LW_SHARED, zk_now_us(), &entry, number);
 	if (slot == NULL)
-		return ZK_CLAIM_ENDED;
+		return *number >= 0 ? ZK_CLAIM_RESERVED : ZK_CLAIM_ENDED;
 	*key = slot->key;
 	slot_unlock(slot);
 	return ZK_CLAIM_LIVE;
@@ -514,13 +493,13 @@ claim_renew(const ClaimToken *token, int64 ttl_us)
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
 
-	if (is_reserved(token, &number))
+	slot = lock_live(token, LW_EXCLUSIVE, now, &entry, &number);
+	if (slot == NULL && number >= 0)
 	{
 		if (ttl_us != 0)
 			set_ttl(number, ttl_us);
 		return ZK_CLAIM_RESERVED;
 	}
-	slot = lock_live(token, LW_EXCLUSIVE, now, &entry);
 	if (slot == NULL)
 		return ZK_CLAIM_ENDED;
 	if (now < lease_read_ms(slot->contender.session) * 1000)
@@ -547,13 +526,14 @@ claim_use(const ClaimToken *token, bool *full)
 {
 	ZkProcLock *proc = proc_new();
 	int64		now = zk_now_us();
+	int			number;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
 
 	*full = proc == NULL;
 	if (proc == NULL)
 		return NULL;
-	slot = lock_live(token, LW_EXCLUSIVE, now, &entry);
+	slot = lock_live(token, LW_EXCLUSIVE, now, &entry, &number);
 	if (slot == NULL)
 	{
 		proc_free(proc);
@@ -619,8 +599,9 @@ bool
 claim_end(const ClaimToken *token)
 {
 	int64		now = zk_now_us();
+	int			number;
 	ClaimEntry *entry;
-	ZkSlot	   *slot = lock_live(token, LW_EXCLUSIVE, now, &entry);
+	ZkSlot	   *slot = lock_live(token, LW_EXCLUSIVE, now, &entry, &number);
 
 	if (slot == NULL)
 		return false;

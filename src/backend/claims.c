@@ -30,6 +30,7 @@
 #include "shared/lock_stats.h"
 #include "shared/settings.h"
 #include "shared/stats.h"
+#include "shared/take.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -256,10 +257,7 @@ begin_use(const ClaimToken *token, const ZkKey *key)
 	{
 		hold_forget(lock);
 		if (full)
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("out of lock slots"),
-					 errhint("You might need to increase \"zklock.max_locks\".")));
+			slots_report_full();
 		return NULL;
 	}
 	lock->kind = lock->proc->kind;

@@ -95,6 +95,36 @@ is_behind_any(const ZkProcLock *proc)
 	return false;
 }
 
+/*
+ * slots_report_full
+ *		Fail (53200), since no slot or ZkProcLock is free.
+ */
+void
+slots_report_full(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of lock slots"),
+			 errdetail("All %d slots for locks in ZooKeeper are in use.",
+					   zklock_max_locks),
+			 errhint("You might need to increase \"zklock.max_locks\".")));
+}
+
+/* The key of the slot for a lock and mode: the lock's own, or *mine. */
+static const ZkKey *
+slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
+{
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+		key_in_mode(lock, ZK_KEY_INSTANCE, mine);
+	else if (kind == ZNODE_READER)
+		/* backends that ask for one lock cannot share a contender of several */
+		key_in_mode(lock, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
+					mine);
+	else
+		return lock;
+	return mine;
+}
+
 /* slot_want() for the slot with this very key. */
 static ZkProcLock *
 want_this(const ZkKey *key, ZnodeKind kind, bool session,
@@ -107,12 +137,7 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	{
 		if (proc != NULL)
 			proc_free(proc);
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of lock slots"),
-				 errdetail("All %d slots for locks in ZooKeeper are in use.",
-						   zklock_max_locks),
-				 errhint("You might need to increase \"zklock.max_locks\".")));
+		slots_report_full();
 	}
 	proc->slot = slot;
 	proc->procno = ZkMyProcNumber;
@@ -150,15 +175,8 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 {
 	ZkKey		mine;
 
-	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
-		key_in_mode(key, ZK_KEY_INSTANCE, &mine);
-	else if (kind == ZNODE_READER)
-		/* backends that ask for one lock cannot share a contender of several */
-		key_in_mode(key, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
-					&mine);
-	else
-		return want_this(key, kind, session, together, 0, false);
-	return want_this(&mine, kind, session, together, 0, false);
+	return want_this(slot_key_for(key, kind, together, &mine), kind, session,
+					 together, 0, false);
 }
 
 /*
@@ -852,14 +870,11 @@ ZkProcLock *
 slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
 			  int alternatives, bool tries)
 {
-	ZkKey		mine = *key;
+	ZkKey		mine;
 
 	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
-	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
-		key_in_mode(key, ZK_KEY_INSTANCE, &mine);
-	else if (kind == ZNODE_READER)
-		key_in_mode(key, ZK_KEY_SHARED, &mine);
-	return want_this(&mine, kind, session, false, alternatives, tries);
+	return want_this(slot_key_for(key, kind, false, &mine), kind, session, false,
+					 alternatives, tries);
 }
 
 static bool

@@ -46,7 +46,7 @@ typedef enum SnapshotHolder
 	SNAPSHOT_OF_STATEMENT,		/* of which CALL is a part */
 	SNAPSHOT_OF_CURSOR,
 	SNAPSHOT_EXPORTED
-}			SnapshotHolder;
+} SnapshotHolder;
 
 /* Is the CALL of this procedure itself what the portal runs? */
 static bool

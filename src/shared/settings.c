@@ -882,7 +882,7 @@ define_advisory_settings(void)
 
 /* Settings of how much room there is in shared memory. */
 static void
-define_room_settings(void)
+define_size_settings(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
 							"Sets the maximum number of locks that the server can hold and wait for.",
@@ -963,7 +963,7 @@ settings_define(void)
 	define_secure_settings();
 	define_lock_settings();
 	define_advisory_settings();
-	define_room_settings();
+	define_size_settings();
 	define_transaction_settings();
 	MarkGUCPrefixReserved("zklock");
 }

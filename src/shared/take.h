@@ -60,7 +60,7 @@ typedef struct ZkAnyWait
 } ZkAnyWait;
 
 /* one lock, or several together */
-extern void slots_report_full(void) pg_attribute_noreturn();
+extern void slots_report_full(void);
 extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
 							 bool together);
 extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);

@@ -171,16 +171,18 @@ modes_conflict(SimMode a, SimMode b)
 }
 
 static bool
+is_hold_of(const Hold *hold, int name, SimMode mode)
+{
+	return hold->name == name && hold->until == 0 &&
+		(mode == SIM_PERMIT || modes_conflict(hold->mode, mode));
+}
+
+static bool
 holds(const Client *client, int name, SimMode mode)
 {
 	for (int i = 0; i < client->nholds; i++)
-	{
-		const Hold *hold = &client->holds[i];
-
-		if (hold->name == name && hold->until == 0 &&
-			(mode == SIM_PERMIT || modes_conflict(hold->mode, mode)))
+		if (is_hold_of(&client->holds[i], name, mode))
 			return true;
-	}
 	return false;
 }
 
@@ -821,6 +823,25 @@ check_act(int instance)
 }
 
 /*
+ * Does anybody hold this by a contender that the servers have?  An instance that
+ * stands still goes on holding what its session has lost.
+ */
+static bool
+is_held(int name, SimMode mode)
+{
+	for (int i = 0; i < nclients; i++)
+	{
+		const Client *client = &clients[i];
+
+		for (int j = 0; j < client->nholds; j++)
+			if (is_hold_of(&client->holds[j], name, mode) &&
+				client->holds[j].from > ended_at[client->instance])
+				return true;
+	}
+	return false;
+}
+
+/*
  * Has it nothing that others wait for, but its place ahead of them?  What a call
  * for all of several locks may have is what nobody holds.
  */
@@ -830,15 +851,8 @@ is_bystander(const Client *client)
 	if (holds_anything(client))
 		return false;
 	for (int i = 0; i < client->nnames && !client->any; i++)
-	{
-		bool		held = client->nnames == 1;
-
-		for (int j = 0; j < nclients && !held; j++)
-			held = clients[j].known &&
-				holds(&clients[j], client->names[i], client->mode);
-		if (!held)
+		if (client->nnames > 1 && !is_held(client->names[i], client->mode))
 			return false;
-	}
 	return true;
 }
 

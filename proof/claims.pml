@@ -1,14 +1,17 @@
 /*
- * claims.pml: claims in use and ending (DESIGN, "Claims")
+ * claims.pml: claims in use and ending, src/shared/claims.c
  *
- * One claim of a lock, transactions that use it by its token, and a local taker
- * of the same lock.  Each atomic step is a stretch under the partition lock of
- * the slot.  A tick of the clock ends the time to live; renewals start it again;
- * the holder of the token, an administrator, or the loss of the session ends the
- * claim.  What is checked: the lock goes to the taker only when the claim has
- * ended and no transaction uses it; a transaction that uses the claim commits
- * only if the lock was not lost; a renewal that returned true was true; and (LTL)
- * a claim whose time is over goes, so that the taker gets the lock.
+ * One claim of a lock, transactions that use it by its token, and a taker of
+ * the same lock.  Each atomic step is a stretch under the partition lock of the
+ * slot, or an event outside: a tick, the end of the session, a COMMIT.  A tick
+ * ends the ttl; renewals start it again; the holder of the token, an
+ * administrator, or the loss of the session ends the claim.  The instance
+ * learns of that loss later than it comes; until then only the lease tells.
+ * What is checked: the lock goes to the taker only when the claim has ended and
+ * no transaction uses it, or when the session has ended; a transaction that
+ * uses the claim commits only under the lock; a renewal that returned true was
+ * true; and (LTL) a claim whose time is over goes, so that the taker gets the
+ * lock.
  *
  * DROP_... leaves out one condition: see doc/proof.md.
  */
@@ -19,142 +22,172 @@
 #define TTL		2
 #endif
 
-mtype = { TAKEN, CLAIMED, ENDING, ENDED };
-mtype claim = TAKEN;			/* TAKEN: an ordinary hold until its COMMIT */
-byte left = TTL;				/* ticks */
-bool lost;						/* the session */
+/* EntryState of the claim; FREE: it has ended */
+mtype = { RESERVED, LIVE, FREE };
+mtype claim = RESERVED;
+byte left = TTL;				/* ticks until entry->end_us */
+
+bool lease = true;				/* lease_read_ms() */
+bool lost;						/* the session has ended */
+bool told;						/* proc->lost: the instance knows */
 
 mtype = { OUT, USES, CHECKED };
-mtype user[USERS] = OUT;		/* transactions */
-byte uses;						/* holds of the slot by users */
+mtype claimer = USES;			/* the transaction of zk_claim() */
+mtype user[USERS] = OUT;		/* transactions that use the claim */
+bool ends[USERS];				/* hold_end_claim() */
+byte uses;						/* slot->nholding, but for the claim's own */
 bool taker;						/* has the lock */
-bool waits;						/* the taker, in tier 1 */
+bool waits;						/* the taker */
 
+#define OVER	(left == 0)		/* claim_is_over() */
+#define FOUND	(claim == LIVE && !told && !OVER)	/* lock_live() */
+
+/* slot->nholding == 0, or the slot of another session */
 #ifdef DROP_USE_KEEPS
-#define FREE	(claim == ENDED || claim == ENDING)
+#define UNHELD	(claim == FREE)
 #else
-#define FREE	(claim == ENDED && uses == 0)
+#define UNHELD	(claim == FREE && uses == 0)
 #endif
 
+/* The lease covers what lies between the check and the commit record. */
 #ifdef DROP_LEASE
-#define NO_LEASE	true
+#define UNCOVERED	true
 #else
-#define NO_LEASE	(user[0] != CHECKED && user[1] != CHECKED)
+#define UNCOVERED	(claimer != CHECKED && user[0] != CHECKED && user[1] != CHECKED)
 #endif
 
-/* The claim ends: at once, or when the last transaction that uses it does. */
-inline end_claim()
+/* check_holds(): slot_begin_commit(), is_session_proved() */
+#ifdef DROP_CHECK
+#define PASSES	true
+#else
+#define PASSES	(!told && lease)
+#endif
+
+/* end_entry() */
+inline end_entry()
 {
-	if
-	:: uses == 0 -> claim = ENDED; printf("the claim has ended\n")
-	:: else -> claim = ENDING; printf("the claim ends with its last use\n")
-	fi
+	claim = FREE;
+	printf("the claim has ended; %d transactions use it\n", uses)
 }
 
-inline leave(u)
+/* claim_leave() */
+inline leave(u, also)
 {
-	user[u] = OUT;
-	uses--;
 	if
-	:: uses == 0 && claim == ENDING -> claim = ENDED; printf("the claim has ended\n")
+	:: claim == LIVE && !told && ((also) || (uses == 1 && OVER)) -> end_entry()
 	:: else
-	fi
+	fi;
+	user[u] = OUT;
+	ends[u] = false;
+	uses--
 }
 
-/* zk_claim(): its transaction */
+/* The transaction of zk_claim(), which has called claim_reserve() */
 proctype Claimer()
 {
-	atomic {
-		if
-		:: claim == TAKEN -> claim = CLAIMED; left = TTL; printf("COMMIT: the hold becomes the claim\n")
-		:: claim == TAKEN -> claim = ENDED; printf("ROLLBACK: the claim never was\n")
-		fi
+end:
+	do
+	:: atomic { claimer == USES && PASSES -> claimer = CHECKED; printf("the claimer passes the check\n") }
+	/* become_claim(): claim_begin(); the lease excludes a loss since the check */
+	:: atomic { claimer == CHECKED ->
+		assert(!taker && !lost);
+		claimer = OUT;
+		claim = LIVE;
+		left = TTL;
+		printf("COMMIT: the hold becomes the claim\n")
 	}
+	/* drop_held(): claim_cancel() */
+	:: atomic { claimer == USES -> claimer = OUT; claim = FREE; printf("ROLLBACK: the claim never was\n") }
+	od
 }
 
-/* zk_use_claim() */
 proctype User(byte u)
 {
 end:
 	do
-	:: atomic { user[u] == OUT && claim == CLAIMED && !lost ->
+	/* zk_use_claim(): claim_use() */
+	:: atomic { user[u] == OUT && FOUND ->
 		user[u] = USES;
 		uses++;
 		printf("transaction %d uses the claim\n", u)
 	}
-	/* check_holds() */
-	:: atomic { user[u] == USES ->
-		if
-#ifdef DROP_CHECK
-		:: true -> user[u] = CHECKED; printf("transaction %d passes the check\n", u)
-#else
-		:: !lost -> user[u] = CHECKED; printf("transaction %d passes the check\n", u)
-		:: lost -> user[u] = OUT; uses--; printf("transaction %d fails\n", u)
-#endif
-		fi
-	}
-	/* COMMIT; the lease keeps the session between the check and it */
+	:: atomic { user[u] == USES && PASSES -> user[u] = CHECKED; printf("transaction %d passes the check\n", u) }
+	/* COMMIT: drop_held() */
 	:: atomic { user[u] == CHECKED ->
 		assert(!taker && !lost);
 		printf("transaction %d has committed\n", u);
-		leave(u)
+		leave(u, ends[u])
 	}
+	/* ROLLBACK, also because the check fails: the claim is not ended by it */
+	:: atomic { user[u] == USES -> printf("transaction %d rolls back\n", u); leave(u, false) }
 #ifndef PROGRESS
-	/* zk_end_claim() in a transaction that uses it: with its COMMIT */
-	:: atomic { user[u] == USES && claim == CLAIMED -> claim = ENDING; printf("the claim ends with its last use\n") }
-	:: atomic { user[u] == USES -> leave(u); printf("transaction %d rolls back\n", u) }
+	/* zk_end_claim() in a transaction that has changed anything */
+	:: atomic { user[u] == USES && !ends[u] -> ends[u] = true; printf("transaction %d is to end the claim at its COMMIT\n", u) }
 #endif
 	od
 }
 
-/* The holder of the token, and the administrator. */
+/* Who has the token, and the administrator. */
 proctype Holder()
 {
 end:
 	do
-#ifndef PROGRESS
-	/* zk_renew_claim(): true only while the claim counts */
+	/* zk_renew_claim(): claim_renew() */
 #ifdef DROP_RENEW_CHECK
-	:: atomic { claim != TAKEN ->
+	:: atomic { claim != RESERVED && lease ->
 #else
-	:: atomic { claim == CLAIMED && left > 0 && !lost ->
+#ifdef DROP_RENEW_LEASE
+	:: atomic { FOUND ->
+#else
+	:: atomic { FOUND && lease ->
 #endif
-		printf("renewed\n");
-		assert(claim == CLAIMED && !taker);
+#endif
+		printf("the claim is renewed\n");
+		assert(claim == LIVE && !OVER && !taker && !lost);
 		left = TTL
 	}
-#endif
-	/* zk_end_claim(), zk_cancel_holders() */
-	:: atomic { claim == CLAIMED -> end_claim() }
+	/* zk_end_claim(): claim_end() */
+	:: atomic { FOUND -> end_entry() }
+	/* zk_cancel_holders(): claim_end_of(), slot_cancel_holders(); slots_retire() */
+	:: atomic { claim == LIVE && !told -> end_entry() }
 	od
 }
 
-/* The worker: claims that are overdue, and the session's loss. */
+/* What the worker looks at: look_at_entry(). */
 proctype Worker()
 {
 end:
 	do
-	:: atomic { claim == CLAIMED && left > 0 -> left--; printf("a tick\n") }
-	:: atomic { claim == CLAIMED && left == 0 -> end_claim() }
+	:: atomic { claim == LIVE && told -> end_entry() }
+	/* one that is in use is left to the last of its users */
+	:: atomic { claim == LIVE && !told && OVER && uses == 0 -> end_entry() }
+	od
+}
+
+/* Time, the session, and its lease. */
+proctype Outside()
+{
+end:
+	do
+	:: atomic { claim == LIVE && left > 0 -> left--; printf("a tick\n") }
 #ifndef PROGRESS
-	/* the session cannot end while a commit is covered by its lease */
-	:: atomic { !lost && claim != TAKEN && NO_LEASE ->
-		lost = true;
-		claim = ENDED;
-		printf("the session is lost\n")
-	}
+	:: atomic { lease && UNCOVERED -> lease = false; printf("the lease is over\n") }
+	:: atomic { !lease && !lost -> lease = true; printf("ZooKeeper confirms the session\n") }
+	:: atomic { !lease && !lost -> lost = true; printf("the session ends\n") }
+	/* the loss of a lock: proc->lost */
+	:: atomic { lost && !told -> told = true; printf("the instance learns that the session has ended\n") }
 #endif
 	od
 }
 
-/* A local backend that wants the lock: tier 1, then the slot. */
+/* Another backend or, after the end of the session, anybody. */
 proctype Taker()
 {
 	waits = true;
 end:
-	atomic { FREE && !lost ->
+	atomic { UNHELD || lost ->
 		printf("the taker has the lock\n");
-		assert(uses == 0 && claim == ENDED);
+		assert(lost || (uses == 0 && claim == FREE));
 		waits = false;
 		taker = true
 	}
@@ -174,8 +207,11 @@ init
 		:: u < USERS -> run User(u); u++
 		:: else -> break
 		od;
+#ifndef PROGRESS
 		run Holder();
+#endif
 		run Worker();
+		run Outside();
 		run Taker()
 	}
 }

@@ -246,7 +246,7 @@ inline begin()
 	contender = BEGINNING
 }
 
-/* RECIPE_REPORT_GRANTED: slot_tell(), set_granted() */
+/* RECIPE_REPORT_GRANTED: slot_report(), set_granted() */
 inline grant()
 {
 	contender = OWNER;

@@ -2,13 +2,17 @@
  * confirm.pml: the confirmation of a deadlock, src/core/deadlock/confirm.c
  *
  * Three instances; a process of each holds a lock and may wait for that of the
- * next one, WAITS times, and AGAIN times of all after the first.  Each wait is published in the holder's note; workers
- * read notes one after the other, probe what looks like a cycle, answer probes,
- * and the victim's instance acts by one multi.  Each atomic step is a change of
- * a process, a look under the lock manager's locks, or a request to ZooKeeper.
- * What is checked: the waits of a deadlock that is ended have all been there at
- * one moment; no deadlock is ended that a wait ended before was part of; and
- * (LTL) a deadlock that lasts is ended.
+ * next one, WAITS times, and AGAIN times of all after the first.  Each wait is
+ * published in the holder's note; workers read notes one after the other, probe
+ * what looks like a cycle, answer probes, and the victim's instance acts by one
+ * multi.  Each atomic step is a change of a process, a look under the lock
+ * manager's locks, or a request to ZooKeeper.  What is checked: the waits of a
+ * deadlock that is ended have all been there at one moment; no deadlock is ended
+ * that a wait ended before was part of; and (LTL) a deadlock that lasts is ended.
+ *
+ * PRUNE: a probe that can lead to no act any more is given up at once.  Nothing
+ * is missed by that: it could be given up at that moment in any case (its
+ * deadline), and all that it would do is keep other probes from being created.
  *
  * DROP_... leaves out one condition: see doc/proof.md.
  */
@@ -17,7 +21,7 @@
 #define WAITS	2
 #endif
 #ifndef AGAIN
-#define AGAIN	1
+#define AGAIN	N
 #endif
 #ifndef PROBES
 #define PROBES	2
@@ -35,10 +39,9 @@ byte note[N];					/* the wait in the note of H, or 0 */
 byte contender[N];				/* W: the first wait that it was for, or 0 */
 bool reused[N];					/* the second wait is for the same contender */
 
-/* the search of one instance, any of them: what was read */
-byte searcher;
-byte reads;						/* how far */
-byte first, second;
+/* the search of an instance: what was read */
+byte reads[N];					/* how far */
+byte first[N], second[N];
 
 /* probes, with their answers */
 bool there[PROBES];
@@ -61,6 +64,14 @@ byte existed;					/* for the check: which deadlocks were there */
 #define SAME(k, i)	(waits[i] && wait[i] == EDGE(k, i))
 #endif
 
+#define ANSWER(k, i)	(YES(k, i) || VICTIM(k) == i)
+#define ANSWERED(k)	(ANSWER(k, 0) && ANSWER(k, 1) && ANSWER(k, 2))
+#ifdef DROP_ANSWERS
+#define ALL_ANSWERED(k)	true
+#else
+#define ALL_ANSWERED(k)	ANSWERED(k)
+#endif
+
 #ifdef DROP_OWN_LOOK
 #define READY(k)	true
 #else
@@ -79,6 +90,54 @@ inline over(k)
 	:: else -> break
 	od;
 	j = 0
+}
+
+inline end_search(i)
+{
+	reads[i] = 0;
+	first[i] = 0;
+	second[i] = 0
+}
+
+/* Can wait w of process p be in a probe, now or later? */
+#if PROBES > 1
+#define IN_PROBE(p, w)	(EDGE(0, p) == w || EDGE(1, p) == w)
+#else
+#define IN_PROBE(p, w)	(EDGE(0, p) == w)
+#endif
+#define WAS_READ(p, w)	(first[NEXT(NEXT(p))] == w || second[NEXT(p)] == w)
+#define NAMED(p, w)	((waits[p] && wait[p] == w) || note[p] == w || \
+					 WAS_READ(p, w) || IN_PROBE(p, w))
+
+/* Can probe k lead to no act?  Waits, notes and contenders do not come back. */
+#define OVER(k, i)	(!(waits[i] && wait[i] == EDGE(k, i)) && \
+					 (VICTIM(k) == i -> !looked[k] : !YES(k, i)))
+#define MOVED(k, i)	(!W_THERE(k, i) || (VICTIM(k) != i && note[i] != EDGE(k, i)))
+#define HOPELESS(k)	(there[k] && (OVER(k, 0) || OVER(k, 1) || OVER(k, 2) || \
+					 MOVED(k, 0) || MOVED(k, 1) || MOVED(k, 2)))
+
+/* Something is over: forget all that has become useless. */
+inline forget()
+{
+#ifdef PRUNE
+	if
+	:: HOPELESS(0) -> over(0)
+	:: else
+	fi;
+#if PROBES > 1
+	if
+	:: HOPELESS(1) -> over(1)
+	:: else
+	fi;
+#endif
+#endif
+	/* bits for the check that no probe can name any more: see BIT() */
+	existed = existed & (NAMED(0, 1) -> 255 : 170) & (NAMED(0, 2) -> 255 : 85) &
+		(NAMED(1, 1) -> 255 : 204) & (NAMED(1, 2) -> 255 : 51) &
+		(NAMED(2, 1) -> 255 : 240) & (NAMED(2, 2) -> 255 : 15);
+	victim[0] = victim[0] && NAMED(0, wait[0]);
+	victim[1] = victim[1] && NAMED(1, wait[1]);
+	victim[2] = victim[2] && NAMED(2, wait[2])
 }
 
 /* Our note is being written: what was seen of our locks is to be seen again. */
@@ -113,7 +172,8 @@ end:
 #ifndef PROGRESS
 	:: atomic { waits[i] ->
 		waits[i] = false;
-		printf("process %d gives up\n", i)
+		printf("process %d gives up\n", i);
+		forget()
 	}
 #endif
 	od
@@ -128,39 +188,39 @@ end:
 	/* the contender of a wait that is over is deleted */
 	:: atomic { !waits[i] && contender[i] != 0 ->
 		contender[i] = 0;
-		printf("instance %d deletes its contender\n", i)
+		reused[i] = false;
+		printf("instance %d deletes its contender\n", i);
+		forget()
 	}
 	/* publish, and take back: detector.c 1 */
 	:: atomic { note[i] != (waits[i] -> wait[i] : 0) ->
 		note[i] = (waits[i] -> wait[i] : 0);
 		note_written(i);
-		if
-		:: i == searcher -> reads = 0; first = 0; second = 0
-		:: else
-		fi;
-		printf("instance %d writes into its note: wait %d\n", i, note[i])
+		end_search(i);
+		printf("instance %d writes into its note: wait %d\n", i, note[i]);
+		forget()
 	}
 	/* search: detector.c 2 */
-#ifdef DROP_SEARCH_BEHIND_WRITE
-	:: atomic { i == searcher && reads == 0 && waits[i] && note[i] != wait[i] ->
-#else
-	:: atomic { i == searcher && reads == 0 && waits[i] && note[i] == wait[i] ->
-#endif
-		first = note[NEXT(i)];
-		reads = 1;
-		printf("instance %d reads that of %d: wait %d\n", i, NEXT(i), first)
+	:: atomic { reads[i] == 0 && waits[i] && note[i] == wait[i] && note[NEXT(i)] != 0 ->
+		first[i] = note[NEXT(i)];
+		reads[i] = 1;
+		printf("instance %d reads that of %d: wait %d\n", i, NEXT(i), first[i])
 	}
-	:: atomic { i == searcher && reads == 1 ->
-		second = note[NEXT(NEXT(i))];
-		reads = 2;
-		printf("instance %d reads that of %d: wait %d\n", i, NEXT(NEXT(i)), second)
+	:: atomic { reads[i] == 1 ->
+		second[i] = note[NEXT(NEXT(i))];
+		reads[i] = 2;
+		printf("instance %d reads that of %d: wait %d\n", i, NEXT(NEXT(i)), second[i]);
+		if
+		:: second[i] == 0 -> end_search(i); forget()
+		:: else
+		fi
 	}
 	/* probe: detector.c 3 */
-	:: atomic { i == searcher && reads == 2 ->
+	:: atomic { reads[i] == 2 ->
 		j = 0;
 		do
 		:: j < PROBES && !(there[j] && EDGE(j, i) == wait[i] &&
-				EDGE(j, NEXT(i)) == first && EDGE(j, NEXT(NEXT(i))) == second) -> j++
+				EDGE(j, NEXT(i)) == first[i] && EDGE(j, NEXT(NEXT(i))) == second[i]) -> j++
 		:: else -> break
 		od;
 		/* no older probe is the same */
@@ -170,20 +230,18 @@ end:
 		:: else -> break
 		od;
 		if
-		:: j == PROBES && k < PROBES && waits[i] && note[i] == wait[i] &&
-				first != 0 && second != 0 ->
+		:: j == PROBES && k < PROBES && waits[i] && note[i] == wait[i] ->
 			there[k] = true;
 			EDGE(k, i) = wait[i];
-			EDGE(k, NEXT(i)) = first;
-			EDGE(k, NEXT(NEXT(i))) = second;
+			EDGE(k, NEXT(i)) = first[i];
+			EDGE(k, NEXT(NEXT(i))) = second[i];
 			printf("instance %d creates a probe of waits %d, %d, %d\n", i, EDGE(k, 0), EDGE(k, 1), EDGE(k, 2))
 		:: else
 		fi;
 		j = 0;
 		k = 0;
-		reads = 0;
-		first = 0;
-		second = 0
+		end_search(i);
+		forget()
 	}
 	od
 }
@@ -196,51 +254,41 @@ proctype Probe(byte k)
 end:
 	do
 	/* SCANNING: another instance looks at its locks, and answers */
-	:: atomic { there[k] ->
+	:: atomic { there[k] && !ANSWERED(k) ->
 		if
-		:: !YES(k, 0) && VICTIM(k) != 0 -> i = 0
-		:: !YES(k, 1) && VICTIM(k) != 1 -> i = 1
-		:: !YES(k, 2) && VICTIM(k) != 2 -> i = 2
-		:: else -> i = N
+		:: !ANSWER(k, 0) -> i = 0
+		:: !ANSWER(k, 1) -> i = 1
+		:: !ANSWER(k, 2) -> i = 2
 		fi;
 		if
-		:: i < N && SAME(k, i) -> YES(k, i) = true; printf("instance %d confirms its wait %d\n", i, EDGE(k, i))
-		:: i < N && !SAME(k, i) -> over(k); printf("instance %d denies its wait\n", i)
-		:: else -> i = 0; goto act
+		:: SAME(k, i) -> YES(k, i) = true; printf("instance %d confirms its wait %d\n", i, EDGE(k, i))
+		:: else -> over(k); printf("instance %d denies its wait\n", i)
 		fi;
+		forget();
 		i = 0
 	}
 #ifndef PROGRESS
 	/* deadline */
-	:: atomic { there[k] -> over(k); printf("probe %d is given up\n", k) }
+	:: atomic { there[k] -> over(k); forget(); printf("probe %d is given up\n", k) }
 #endif
-#ifdef DROP_ANSWERS
-	:: atomic { there[k] -> goto act }
-#endif
-	od;
-
-act:
 	/* WAITING -> SCANNING: the victim's instance looks at its own locks */
-	atomic {
+	:: atomic { there[k] && ALL_ANSWERED(k) && !READY(k) ->
 		i = VICTIM(k);
-#ifndef DROP_OWN_LOOK
 		if
 		:: SAME(k, i) -> looked[k] = true; printf("instance %d looks at its own locks\n", i)
-		:: else -> over(k); printf("instance %d's own wait is over\n", i); i = 0; goto end
-		fi
-#endif
+		:: else -> over(k); printf("instance %d's own wait is over\n", i)
+		fi;
+		forget();
+		i = 0
 	}
 	/* ACTING: the multi */
-	atomic {
+	:: atomic { there[k] && ALL_ANSWERED(k) && READY(k) ->
+		i = VICTIM(k);
 		if
-		:: !there[k]
-#ifndef DROP_OWN_LOOK
-		:: there[k] && !looked[k] -> i = 0; goto act
-#endif
 #ifdef DROP_ACT_CHECKS
-		:: there[k] && READY(k) ->
+		:: true ->
 #else
-		:: there[k] && READY(k) && W_THERE(k, 0) && W_THERE(k, 1) && W_THERE(k, 2) &&
+		:: W_THERE(k, 0) && W_THERE(k, 1) && W_THERE(k, 2) &&
 				(i == 0 || note[0] == EDGE(k, 0)) && (i == 1 || note[1] == EDGE(k, 1)) && (i == 2 || note[2] == EDGE(k, 2)) ->
 #endif
 			printf("instance %d ends the deadlock of waits %d, %d, %d\n", i, EDGE(k, 0), EDGE(k, 1), EDGE(k, 2));
@@ -258,9 +306,10 @@ act:
 			over(k)
 		:: else -> over(k); printf("the act fails: something has moved\n")
 		fi;
+		forget();
 		i = 0
 	}
-	goto end
+	od
 }
 
 #ifdef PROGRESS
@@ -271,7 +320,6 @@ ltl ended { [] (DEADLOCK -> <> !DEADLOCK) }
 init
 {
 	atomic {
-		select(searcher : 0 .. 2);
 		j = 0;
 		do
 		:: j < N -> run Process(j); run Worker(j); j++

@@ -12,8 +12,10 @@
  * Numbers are late from LATE on, and end at LAST: the counter then gives LAST
  * again and again.  Creates have no bound: since the directory is made again,
  * there are finitely many states.  Each instance loses its connection at most
- * LOSSES times (TOTAL: all together); then its request is carried out, or not, or
- * later.
+ * LOSSES times; then its request is carried out, or not, or later.
+ *
+ * TRACE: a trace of the code is followed (proof/traces.py).  Of the steps that it
+ * shows, only its next one may be taken; the others may be taken at any time.
  *
  * DROP_... leaves out one condition: see doc/proof.md.
  */
@@ -23,16 +25,27 @@
 #ifndef LOSSES
 #define LOSSES	1
 #endif
-#ifndef LATE
+#ifdef TRACE
+/* Events: the server's, and those that callers see. */
+#define DIR_MADE	1
+#define DIR_GONE	2
+#define NODE_MADE	3
+#define NODE_GONE	4
+#define OWNS	5
+#define RELEASES	6
+#define LOST	7				/* the connection */
+#define END		8
+#include "trace.h"
+#else
 #define LATE	3
-#endif
 #define LAST	(LATE + 1)
+#endif
 #ifdef TWO_NODES				/* a contender may have two */
 #define MAX		(LAST + 2 * N)	/* places in a directory */
 #else
 #define MAX		(LAST + N)
 #endif
-#define NONE	15				/* no number */
+#define NONE	255				/* no number */
 
 /* RecipeState; CANCELLING and ABANDONING are CREATE, REQUEUE, SEARCH, not wanted */
 #define IDLE	0
@@ -72,13 +85,7 @@ byte left[N];					/* succession.c: the number that left, or NONE */
 bool same[N];					/* recipe->directory is that which is there */
 byte late_write[N];				/* the state whose request may still arrive */
 bool deaf[N];					/* hears of no deletion of the directory */
-#ifdef TOTAL
-byte losses;
-#define LOSES(c)	losses
-#else
 byte losses[N];
-#define LOSES(c)	losses[c]
-#endif
 bool truth[N];					/* for the check: the directory that c left is there */
 
 #define NUMBER(place)	((place) < LAST -> (place) : LAST)
@@ -86,7 +93,28 @@ bool truth[N];					/* for the check: the directory that c left is there */
 /* is_ahead() */
 #define AHEAD(other, own) (!UNORDERED(other) && (UNORDERED(own) || (other) < (own)))
 
+/* There is something to lose with the connection. */
+#define TO_LOSE(c)	(state[c] == CREATE || state[c] == REQUEUE || \
+					 state[c] == RETREAT || state[c] == RMDIR || \
+					 state[c] == LEAVE || state[c] == LIST || \
+					 (state[c] == IDLE && left[c] != NONE))
+
 byte i;							/* in atomic steps only */
+
+#ifdef TRACE
+/* An event that is seen must be the trace's next one; if not, all stops. */
+short which, at;
+bool off;
+
+#define NEXT(e, c, n)	(event[at] == (e) && who[at] == (c) && number[at] == (n))
+#define ON_TRACE	provided (!off)
+#define MAY_LOSE(c)	NEXT(LOST, c, 0)
+#define see(e, c, n)	off = !NEXT(e, c, n); at++
+#else
+#define ON_TRACE
+#define MAY_LOSE(c)	(losses[c] < LOSSES)
+#define see(e, c, n)	skip
+#endif
 
 inline to(c, s)
 {
@@ -97,6 +125,7 @@ inline to(c, s)
 /* The directory is deleted; the watches of it fire: succession_fired(). */
 inline delete_directory()
 {
+	see(DIR_GONE, 0, 0);
 	dir = false;
 	creates = 0;
 	i = 0;
@@ -113,6 +142,16 @@ inline delete_directory()
 	:: else -> break
 	od;
 	i = 0
+}
+
+inline make_directory()
+{
+	if
+	:: dir
+	:: else ->
+		dir = true;
+		see(DIR_MADE, 0, 0)
+	fi
 }
 
 inline has_children()
@@ -134,7 +173,14 @@ inline create_node(c, place)
 #endif
 	:: else -> place = LAST + c
 	fi;
-	child[place] = c + 1
+	child[place] = c + 1;
+	see(NODE_MADE, c, NUMBER(place))
+}
+
+inline delete_node(c)
+{
+	child[node[c]] = 0;
+	see(NODE_GONE, c, NUMBER(node[c]))
 }
 
 /* find_place(): who is ahead of our node, and who of them is the last. */
@@ -167,6 +213,7 @@ inline own(c)
 	:: else -> break
 	od;
 	i = 0;
+	see(OWNS, c, NUMBER(node[c]));
 	to(c, OWNER)
 }
 
@@ -237,11 +284,11 @@ inline serve(c, s)
 	if
 	:: s == CREATE && dir -> create_node(c, i); i = 0
 	:: s == REQUEUE && child[node[c]] == c + 1 ->
-		child[node[c]] = 0;
+		delete_node(c);
 		create_node(c, i);
 		i = 0
 	:: (s == LEAVE || s == RETREAT) && child[node[c]] == c + 1 ->
-		child[node[c]] = 0;
+		delete_node(c);
 		truth[c] = true
 	:: s == RMDIR && dir ->
 		has_children();
@@ -253,7 +300,7 @@ inline serve(c, s)
 	fi
 }
 
-proctype Contender(byte c)
+proctype Contender(byte c) ON_TRACE
 {
 	do
 	/* recipe_want(), enter() */
@@ -272,7 +319,7 @@ proctype Contender(byte c)
 	}
 	/* enter(): REQUEST_MKDIR */
 	:: atomic { state[c] == MKDIR ->
-		dir = true;
+		make_directory();
 		printf("server: the directory is there for c%d\n", c);
 		to(c, CREATE)
 	}
@@ -383,6 +430,7 @@ proctype Contender(byte c)
 
 	/* on_release(), leave(); succession_leave() */
 	:: atomic { state[c] == OWNER ->
+		see(RELEASES, c, NUMBER(node[c]));
 		wanted[c] = false;
 		left[c] = node[c];
 #ifdef DROP_WATCH_BEFORE_DELETE
@@ -420,7 +468,7 @@ proctype Contender(byte c)
 		late_write[c] = 0;
 		if
 		:: child[node[c]] == c + 1 ->
-			child[node[c]] = 0;
+			delete_node(c);
 			printf("server: c%d's node is deleted\n", c)
 		:: else
 		fi;
@@ -437,11 +485,12 @@ proctype Contender(byte c)
 
 	/* on_owner_event(), requeue() */
 	:: atomic { state[c] == OWNER ->
+		see(RELEASES, c, NUMBER(node[c]));
 		printf("c%d releases the lock and wants it again: sends one multi\n", c);
 		to(c, REQUEUE)
 	}
 	:: atomic { state[c] == REQUEUE && phase[c] == OUT ->
-		child[node[c]] = 0;
+		delete_node(c);
 #ifdef DROP_ONE_MULTI
 		printf("server: c%d's number %d is deleted\n", c, NUMBER(node[c]));
 		phase[c] = MORE
@@ -475,7 +524,7 @@ proctype Contender(byte c)
 		late_write[c] = 0;
 		if
 		:: child[node[c]] == c + 1 ->
-			child[node[c]] = 0;
+			delete_node(c);
 			truth[c] = true;
 #ifndef DROP_GET_BEFORE_DELETE
 			same[c] = true;
@@ -575,11 +624,12 @@ proctype Contender(byte c)
 	}
 
 	/* The connection is lost: REQUEST_UNKNOWN, succession_disconnect(). */
-	:: atomic { LOSES(c) < LOSSES && (state[c] == CREATE ||
-			state[c] == REQUEUE || state[c] == RETREAT || state[c] == RMDIR ||
-			state[c] == LEAVE || state[c] == LIST ||
-			(state[c] == IDLE && left[c] != NONE)) ->
-		LOSES(c)++;
+	:: atomic { MAY_LOSE(c) && TO_LOSE(c) ->
+#ifdef TRACE
+		see(LOST, c, 0);
+#else
+		losses[c]++;
+#endif
 #ifdef DROP_FORGET_AT_DISCONNECT
 		deaf[c] = true;
 #else
@@ -604,14 +654,22 @@ proctype Contender(byte c)
 		:: else -> phase[c] = OUT
 		fi
 	}
+#ifdef TRACE
+	:: atomic { MAY_LOSE(c) && !TO_LOSE(c) -> see(LOST, c, 0) }
+#else
+	/* The server carries out a request of a lost connection late. */
+	:: atomic { late_write[c] != 0 ->
+		printf("server: carries out a request of c%d's lost connection\n", c);
+		serve(c, late_write[c]);
+		late_write[c] = 0
+	}
+#endif
 	od
 }
 
 /* What nobody asks for. */
-active proctype Server()
+active proctype Server() ON_TRACE
 {
-	byte c;
-
 end:
 	do
 	/* ZooKeeper deletes a container that has had children, and is empty. */
@@ -625,22 +683,7 @@ end:
 		:: else -> i = 0
 		fi
 	}
-	/* A request of a lost connection is carried out late. */
-	:: atomic { late_write[0] != 0 -> c = 0; goto arrive }
-	:: atomic { late_write[1] != 0 -> c = 1; goto arrive }
-#if N > 2
-	:: atomic { late_write[2] != 0 -> c = 2; goto arrive }
-#endif
-	od;
-
-arrive:
-	atomic {
-		printf("server: carries out a request of c%d's lost connection\n", c);
-		serve(c, late_write[c]);
-		late_write[c] = 0;
-		c = 0;
-		goto end
-	}
+	od
 }
 
 #ifdef PROGRESS
@@ -656,6 +699,14 @@ ltl served { [] (QUEUED(0) -> <> (state[0] == OWNER)) && [] <> OWNED }
 init
 {
 	atomic {
+#ifdef TRACE
+		do
+		:: which + 1 < TRACES -> which++
+		:: break
+		od;
+		at = start[which];
+		creates = first[which];
+#endif
 		i = 0;
 		do
 		:: i < N -> left[i] = NONE; run Contender(i); i++
@@ -663,4 +714,10 @@ init
 		od;
 		i = 0
 	}
+#ifdef TRACE
+	atomic { event[at] == END && !off ->
+		c_code { printf("followed %d\n", now.which); };
+		off = true
+	}
+#endif
 }

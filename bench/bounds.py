@@ -70,18 +70,45 @@ def row(name, what, bound, toward, needs, formula=None, close=CLOSE):
                            toward=toward, needs=needs, formula=formula, close=close)
 
 
-def parts(through, kept, raw):
-    """What the cycles through ZooKeeper are, over what they would be if each
-    cost what it costs in PostgreSQL plus what it costs in ZooKeeper."""
-    return through * (1 / kept + 1 / raw)
-
-
 ROWS = [
+    row("usual-curator", "with the defaults: lone cycle p50, the same name with pauses of 10 ms,"
+        " over Curator's", "<= 0.1", "0.05",
+        [("usual", "zklock-h", 1, "cycle_p50"), ("usual", "curator", 1, "cycle_p50")]),
+    row("usual-redis", "the same over Redis' SET NX PX and its release", "<= 0.25", "0.1",
+        [("usual", "zklock-h", 1, "cycle_p50"), ("usual", "redis", 1, "cycle_p50")]),
+    row("usual-advisory", "the same over pg_advisory_xact_lock", "<= 2", "1.3",
+        [("usual", "zklock-h", 1, "cycle_p50"), ("usual", "advisory", 1, "cycle_p50")]),
+    row("own-redis", "with the defaults: 64 clients on distinct locks, over Redis", ">= 1.6", "2",
+        [("distinct", "zklock-h", 64, "rate"), ("distinct", "redis", 64, "rate")]),
+    row("zipf-rate", "Zipf names over four instances, nine of ten takes of a name by one, with"
+        " the defaults: cycles a second, over the same with retain_time = 0", ">= 1.5", "3",
+        [("zipf", "zklock-h", 90, "rate"), ("zipf", "zklock", 90, "rate")]),
+    row("zipf-p99", "the same: p99 of an acquire, with pauses of 3 ms", "<= 1.1", "1",
+        [("zipf", "zklock-h", 90, "acquire_p99"), ("zipf", "zklock", 90, "acquire_p99")]),
+    row("alike-rate", "Zipf names over four instances, all alike: cycles a second, over the same",
+        ">= 0.95", "1", [("zipf", "zklock-h", 25, "rate"), ("zipf", "zklock", 25, "rate")]),
+    row("alike-p99", "the same: p99 of an acquire, with pauses of 3 ms", "<= 1.05", "1",
+        [("zipf", "zklock-h", 25, "acquire_p99"), ("zipf", "zklock", 25, "acquire_p99")]),
+    row("idle", "acquire p50 of a name that another instance retains by habit, over the same with"
+        " retain_time = 0", "<= 3", "2",
+        [("idle", "zklock-h", 2, "acquire_p50"), ("idle", "zklock", 2, "acquire_p50")]),
+    row("once-requests", "names that are never taken again: requests for each, with the defaults"
+        " over retain_time = 0", "<= 1.005", "1",
+        [("once", "zklock-h", 1, "requests"), ("once", "zklock", 1, "requests")], close=None),
+    row("once-code", "the same: instructions that a backend executes for a transaction",
+        "<= 1.005", "1",
+        [("once_code", "zklock-h", 1, "instructions"), ("once_code", "zklock", 1, "instructions")],
+        close=None),
+    row("turns", "a lock that two instances take in turns: COMMIT to grant with the defaults,"
+        " over retain_time = 0", "<= 1.05", "1",
+        [("relay", "zklock-h", 2, "handover_p50"), ("relay", "zklock", 2, "handover_p50")]),
     row("lone-read", "lone acquire p50 of a name taken before, over raw create and getChildren,"
         " pipelined", "<= 0.85", "0.75",
         [("lone", "zklock", 1, "acquire_p50"), ("lone", "raw", 1, "acquire_p50")]),
     row("lone-create", "the same over raw create alone", "<= 1.25", "1.1",
         [("lone", "zklock", 1, "acquire_p50"), ("lone", "raw-create", 1, "acquire_p50")]),
+    row("lone-p99", "lone acquire p99, over Curator's", "<= 1", "0.7",
+        [("lone", "zklock", 1, "acquire_p99"), ("lone", "curator", 1, "acquire_p99")]),
     row("lone-curator", "lone acquire to end of transaction, over Curator acquire + release",
         "<= 0.45", "0.35",
         [("lone", "zklock", 1, "cycle_p50"), ("lone", "curator", 1, "cycle_p50")]),
@@ -92,10 +119,6 @@ ROWS = [
     row("through-raw", "64 backends on distinct locks, every cycle through ZooKeeper"
         " (handoff_quantum = 0), over the raw client's single operations", ">= 2.5", "3.5",
         [("distinct", "zklock-0", 64, "rate"), ("distinct", "raw", 64, "rate")]),
-    row("through-parts", "the same over what the parts allow: 1 / (1 / rate of the same with"
-        " retained locks + 1 / rate of the raw client's multis without reads)", ">= 0.8", "0.95",
-        [("distinct", "zklock-0", 64, "rate"), ("distinct", "zklock-r", 64, "rate"),
-         ("distinct", "raw-blind", 64, "rate")], parts),
     row("through-curator", "the same over Curator with 64 threads", ">= 2.5", "4",
         [("distinct", "zklock-0", 64, "rate"), ("distinct", "curator", 64, "rate")]),
     row("many-raw", "64 backends that go round 6,400 names, over the raw client's single"
@@ -113,17 +136,35 @@ ROWS = [
         ">= 0.6", "0.8", [("hot", "zklock", 2, "rate"), ("hot", "zklock", 1, "rate")]),
     row("spread-longest", "hot lock over two instances: longest wait over the median", "<= 5", "3",
         [("hot", "zklock", 2, "longest")]),
-    row("spread-share", "the same: smaller instance's share", ">= 0.45", "0.5",
+    row("spread-p99", "hot lock, 32 backends over two instances: p99 of a wait, over the same of 32"
+        " inside one", "<= 3", "2",
+        [("waits", "zklock", 2, "wait_p99"), ("waits", "zklock", 1, "wait_p99")]),
+    row("spread-share", "hot lock over two instances: smaller instance's share", ">= 0.45", "0.5",
         [("hot", "zklock", 2, "share")]),
     row("relay", "COMMIT in one instance to grant in another, over the raw delete-to-watch",
         "<= 1.25", "1.1",
         [("relay", "zklock", 2, "handover_p50"), ("relay", "raw", 2, "handover_p50")]),
+    row("crowd-4", "one lock that 4 instances, 4 backends in each, give up after each transaction:"
+        " cost of a handover, over that with 2 instances", "<= 1.2", "1",
+        [("crowd", "zklock", 4, "handover"), ("crowd", "zklock", 2, "handover")]),
+    row("crowd-8", "the same with 8 instances", "<= 1.2", "1",
+        [("crowd", "zklock", 8, "handover"), ("crowd", "zklock", 2, "handover")]),
+    row("leader", "ZooKeeper's leader is killed, of 3 servers: longest time without a grant, over"
+        " the raw client's without an acknowledged write, in the same kill", "<= 1.1", "1",
+        [("leader", "zklock", 1, "gap"), ("leader", "raw", 1, "gap")]),
     row("retained-1", "retained lock, 1 backend, over pg_advisory_xact_lock", ">= 0.8", "1",
         [("retained", "zklock-r", 1, "rate"), ("retained", "advisory", 1, "rate")]),
     row("retained-16", "the same, 16 backends, each its own", ">= 0.8", "1",
         [("retained", "zklock-r", 16, "rate"), ("retained", "advisory", 16, "rate")]),
     row("retained-hot", "the same, 16 backends on one retained lock", ">= 0.8", "1",
         [("retained_hot", "zklock-r", 16, "rate"), ("retained_hot", "advisory", 16, "rate")]),
+    row("renew-table", "renewals of 16 claims, over those of 16 leases in a table, by UPDATE",
+        ">= 2", "5", [("renewed", "claim-renew", 16, "rate"), ("renewed", "lease-renew", 16, "rate")]),
+    row("renew-etcd", "the same over keepalives of etcd's leases", ">= 1", "2",
+        [("renewed", "claim-renew", 16, "rate"), ("renewed", "etcd-renew", 16, "rate")]),
+    row("use-table", "transactions of 16 backends that change a row under a claim, over those that"
+        " change it and renew a lease in a table", ">= 1", "1.2",
+        [("used", "claim-use", 16, "rate"), ("used", "lease-use", 16, "rate")]),
     # close: the interval is narrower than 1 %
     row("pgbench", "pgbench -S with zklock loaded over without", ">= 0.99", "1",
         [("pgbench", "with", 1, "over_without")], close=0.005),

@@ -20,39 +20,54 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from statistics import median
 from types import SimpleNamespace
 
 import bounds
+import servers
 
 MODES = {
     # ms and warmup are of each measurement; java is how long a JVM warms up;
     # "others" are the rounds of those whose ratios need not be known exactly;
+    # small are numbers of small instances.
     # limits, in seconds, of the further rounds of one scenario in all, of those
-    # of pgbench and held, and of this program, of whose time "reserve" is left
-    # to the scenarios that come last.
+    # of pgbench, held and crowd, and of this program, of whose time "reserve" is
+    # left to the scenarios that come last.
     "full": SimpleNamespace(
         rounds=2, others=2, ms=800, warmup=200, java=4000,
         clients=(1, 16, 64, 256), instances=(1, 2, 4),
         held=(10, 100, 1000, 10000), most=100000,
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, single_round=1,
-        pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000,
-        limit=1020, reserve=160, scenario_limit=120, pgbench_limit=180, held_limit=60),
+        pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000, idle=20,
+        small=(2, 4, 8, 16, 32), kills=20,
+        limit=1050, reserve=360, scenario_limit=120, pgbench_limit=180, held_limit=60,
+        crowd_limit=40),
     "quick": SimpleNamespace(
         rounds=1, others=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), instances=(1, 2),
         held=(10, 1000), most=2000,
         waiters=(1, 100), units=200, sale_ms=1000, single_round=1,
-        pgbench_rounds=1, pgbench_warmup=200, pgbench_transactions=1000, counted=200,
-        limit=300, reserve=0, scenario_limit=0, pgbench_limit=0, held_limit=0),
+        pgbench_rounds=1, pgbench_warmup=200, pgbench_transactions=1000, counted=200, idle=5,
+        small=(2, 4), kills=2,
+        limit=300, reserve=0, scenario_limit=0, pgbench_limit=0, held_limit=0,
+        crowd_limit=0),
 }
 PAUSE = 2000                # us between the cycles of a lone client
+ZIPF_PAUSE = 3000           # us between a client's cycles, for their p99
 RELAY_PAUSE = 10000         # us for a waiter to get into its place
+USUAL_PAUSE = 10000         # us between the takes of a lock by a lone client
 ANSWER_LIMIT = 120          # seconds after which a rival counts as hung
 TOO_OFTEN = 3               # failures after which a rival is left out
 QUANTILES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5)
 ROUND_LOCKS = 6400          # that 64 clients go round
+ZIPF_LOCKS = 400            # of four instances
+ONCE_LOCKS = 640000         # more than are taken in a round
+CROWD_CLIENTS = 4           # of each small instance
+COMPARED = 8                # so many small instances, or fewer, have a row
+KILL_MS = 700               # before ZooKeeper's leader is killed
+KILL_WINDOW_MS = 3500       # from before that until a leader has long been elected
 READS = ("exists", "get", "children")       # proxy.py's names of requests
 
 mode = MODES[sys.argv[1]]
@@ -84,15 +99,20 @@ def raw(kind):
 
 COMMANDS = {
     "zklock": pg("zklock", *instances),
+    "zklock-h": pg("zklock", *instances),   # by habit, the default
     "zklock-0": pg("zklock", env["BENCH_NO_HANDOFF"]),
     "zklock-r": pg("zklock", env["BENCH_RETAINING"]),
     "zklock-counted": pg("zklock", counted_port),
+    # the ports are those of sockets, which no other instance has
+    "zklock-small": pg("zklock", *map(str, range(1, 1 + max(mode.small)))),
     "advisory": pg("advisory", *instances),
+    **{way: pg(way, *instances) for way in ("claim-renew", "claim-use", "lease-renew", "lease-use")},
     "curator": java("curator"),
     "writelock": java("writelock"),
     "kazoo": ["/usr/bin/python3", "bin/rivals/kazoorival.py", env["BENCH_ZOOKEEPER"]],
     "redis": ["bin/redis", env["BENCH_REDIS"]],
     "etcd": ["bin/etcd", env["BENCH_ETCD"]],
+    "etcd-renew": ["bin/etcd", env["BENCH_ETCD"], "renew"],
     "mariadb": ["bin/mariadb", env["BENCH_MARIADB"]],
     "raw": raw("single"),
     "raw-create": raw("create"),
@@ -329,6 +349,26 @@ def sql(port, database, statement):
          "-U", "postgres", "-d", database, "-f", "-"], input=statement)
 
 
+def set_retain_time(ports, value):
+    for port in ports:
+        sql(port, "postgres",
+            "ALTER SYSTEM SET zklock.retain_time = %s; SELECT pg_reload_conf()" % value)
+
+
+@contextmanager
+def settings_of(name, ports=instances):
+    """The settings of a rival: "zklock-h" has the defaults, and all others of
+    these instances go through ZooKeeper."""
+    if name != "zklock-h":
+        yield
+        return
+    set_retain_time(ports, -1)
+    try:
+        yield
+    finally:
+        set_retain_time(ports, 0)
+
+
 def wait_until(condition, what):
     end = time.monotonic() + ANSWER_LIMIT
     while not condition():
@@ -363,7 +403,9 @@ def lone(r):
     names = LOCKS + ["advisory", "mariadb", "raw", "raw-create"]
     for name in r.of("lone", names, 1):
         with contest("lone", name):
-            words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=mode.ms * 3 // 2)
+            # a p99 takes more cycles to be known than a median
+            ms = mode.ms * 4 if name in ("zklock", "curator") else mode.ms * 3 // 2
+            words = dict(clients=1, locks=8, pause=PAUSE, prefix="lone", ms=ms)
             samples = lock(name, **words)
             cycles = sorted(s[3] - s[1] for s in samples)
             if name in ("zklock", "advisory", "mariadb"):
@@ -375,13 +417,62 @@ def lone(r):
                    **{"q%g" % q: quantile(acquires, q) for q in QUANTILES})
 
 
+def usual(r):
+    """One client that takes the same lock again and again, with pauses."""
+    names = ["zklock-h"] + LOCKS[1:] + ["advisory", "mariadb"]
+    for name in r.of("usual", names, 1):
+        with contest("usual", name), settings_of(name):
+            samples = lock(name, clients=1, locks=1, pause=USUAL_PAUSE, prefix="usual",
+                           ms=mode.ms * 3 // 2)
+            cycles = sorted(s[3] - s[1] for s in samples)
+            record("usual", name, 1, r.turn, cycle_p50=quantile(cycles, 50),
+                   cycle_p99=quantile(cycles, 99))
+
+
+def zipf(r):
+    """Clients of four instances, names by Zipf's law; x: the percentage of a
+    client's cycles that are with a lock of its instance.  Cycles a second are
+    those of a closed loop, and latencies those at a load that both carry."""
+    for home in (90, 25):
+        for name in r.of("zipf", ["zklock-h", "zklock"], home):
+            with contest("zipf", name), settings_of(name):
+                words = dict(instances=4, locks=ZIPF_LOCKS, home=home, prefix="zipf")
+                samples = lock(name, clients=8, **words)
+                acquires = sorted(s[2] - s[1] for s in lock(name, clients=8, split=1,
+                                                            pause=ZIPF_PAUSE, **words))
+                record("zipf", name, home, r.turn, rate=rate(samples),
+                       acquire_p50=quantile(acquires, 50), acquire_p99=quantile(acquires, 99))
+                if r.turn >= mode.others:
+                    continue
+                for clients in (16, 64):
+                    samples = lock(name, clients=clients, split=1, **words)
+                    acquires = sorted(s[2] - s[1] for s in samples)
+                    record("zipf", name, home, r.turn,
+                           **{"rate%d" % clients: rate(samples),
+                              "p99_%d" % clients: quantile(acquires, 99)})
+
+
+def idle(r):
+    """The first acquire of a name that another instance has taken again and
+    again, and that nobody holds."""
+    for name in r.of("idle", ["zklock-h", "zklock"], 2):
+        with contest("idle", name), settings_of(name):
+            acquires = []
+            for i in range(mode.idle):
+                words = dict(clients=1, locks=1, prefix="idle%d-" % i)
+                lock(name, ms=100, warmup=0, pause=5000, **words)
+                asked, acquired = lock(name, ms=100, warmup=0, split=1, instance=1, **words)[0][1:3]
+                acquires.append(acquired - asked)
+            record("idle", name, 2, r.turn, acquire_p50=quantile(sorted(acquires), 50))
+
+
 # "kept": nobody else wants what is retained
 OWN_WORDS = {"raw-blind-2": {"flights": 2}, "zklock-r": {"prefix": "kept"}}
 
 
 def throughput(scenario, r, names, x, **words):
     for name in r.of(scenario, names, x):
-        with contest(scenario, name):
+        with contest(scenario, name), settings_of(name):
             samples = lock(name, **{**words, **OWN_WORDS.get(name, {})})
             cycles = sorted(s[3] - s[1] for s in samples)
             record(scenario, name, x, r.turn, rate=rate(samples),
@@ -393,7 +484,8 @@ def distinct(r):
     names = ["zklock", "zklock-0", *LOCKS[1:], "advisory", "mariadb",
              "raw", "raw-multi", "raw-blind"]
     for clients in mode.clients:
-        throughput("distinct", r, names + ["zklock-r", "raw-blind-2"] * (clients == 64), clients,
+        throughput("distinct", r,
+                   names + ["zklock-h", "zklock-r", "raw-blind-2"] * (clients == 64), clients,
                    clients=clients, locks=clients, prefix="own")
 
 
@@ -481,6 +573,24 @@ def counted(r):
                **{"kind_" + kind: count / cycles for kind, count in requests.items()})
 
 
+def once(r):
+    """Requests for each take of a name that is never taken again."""
+    global counting
+    for name in r.of("once", ["zklock-h", "zklock"], 1):
+        with contest("once", name, "zklock-counted"):
+            counting = counting or CountingProxy()
+            with settings_of(name, [counted_port]):
+                taken = "SELECT taken FROM zk_stat"
+                before, cycles = counting.requests(), -int(sql(counted_port, "bench", taken))
+                lock("zklock-counted", clients=64, locks=ONCE_LOCKS,
+                     prefix="once%d%s-" % (r.turn, name[6:]))
+                none_left(counted_port)
+                requests = counting.requests() - before
+                cycles += int(sql(counted_port, "bench", taken))
+                record("once", name, 1, r.turn, cycles=cycles,
+                       requests=sum(requests.values()) / cycles)
+
+
 def hot(r):
     """One lock over several instances, or sessions, with 16 clients in each."""
     for n in mode.instances:
@@ -499,10 +609,132 @@ def hot(r):
                        wait_p50=wait, wait_longest=longest, longest=longest / wait)
 
 
+def waits(r):
+    """32 clients of one lock, in one instance and over two: how long they wait."""
+    for n in (1, 2):
+        for name in r.of("waits", ["zklock"], n):
+            with contest("waits", name):
+                samples = lock(name, clients=32, instances=n, locks=1, prefix="waits",
+                               ms=mode.ms * 3 // 2)
+                of = sorted(s[2] - s[1] for s in samples)
+                record("waits", name, n, r.turn, wait_p50=quantile(of, 50),
+                       wait_p99=quantile(of, 99), wait_longest=longest_wait(samples, 32))
+
+
+@contextmanager
+def small_instances(numbers, *settings):
+    """Instances that are started, and stopped in any case: copies of one that
+    bench/run has made."""
+    def start(number):
+        name = "small%d" % number
+        if not os.path.exists(name):
+            run_command(["cp", "-a", "small", name])
+        pg_ctl("start", name, "port=%d" % number, "cluster_name=" + name, *settings)
+
+    def stop(number):
+        if os.path.exists("small%d/postmaster.pid" % number):
+            pg_ctl("stop", "small%d" % number)
+
+    with ThreadPoolExecutor(4) as pool:
+        try:
+            list(pool.map(start, numbers))
+            yield
+        finally:
+            list(pool.map(stop, numbers))
+
+
+def handover(samples, n):
+    """The time from a grant to the next one in another instance, in us."""
+    grants = sorted((s[2], s[0] % n) for s in samples)
+    changes = sum(a[1] != b[1] for a, b in zip(grants, grants[1:]))
+    return (grants[-1][0] - grants[0][0]) / max(1, changes)
+
+
+def crowd(r):
+    """One lock that ever more small instances want, each of which gives it up
+    after each transaction: what a handover costs.  x: the instances."""
+    def measure(numbers, turn):
+        first = turn % len(numbers)
+        for n in numbers[first:] + numbers[:first]:
+            samples = lock("zklock-small", clients=CROWD_CLIENTS * n, instances=n, locks=1,
+                           prefix="crowd")
+            record("crowd", "zklock", n, turn, handover=handover(samples, n),
+                   rate=rate(samples))
+
+    def known():
+        return all(bounds.is_known(row, bounds.row_values(row, figures))
+                   for row in bounds.ROWS if row.needs[0][0] == "crowd")
+
+    wanted = [n for n in mode.small if r.wants("crowd", "zklock", n)]
+    few = [n for n in wanted if n <= COMPARED]
+    many = [n for n in wanted if n > COMPARED]
+    with contest("crowd", "zklock", "zklock-small"):
+        if not few:
+            return
+        with small_instances(range(1, 1 + max(few))):
+            end = time.monotonic() + mode.crowd_limit
+            turn = 0
+            while turn < mode.rounds or (time.monotonic() < min(end, deadline) and not known()):
+                measure(few, turn)
+                turn += 1
+            if not many:
+                return
+            with small_instances(range(1 + max(few), 1 + max(many))):
+                for turn in range(mode.rounds):
+                    measure(many, turn)
+
+
+def longest_gap(samples, killed_at):
+    """The longest time from one grant, or acknowledged write, to the next, in us.
+    There must be some before ZooKeeper's leader was killed, and after."""
+    times = sorted(s[2] for s in samples)
+    if not times or not times[0] < killed_at < times[-1]:
+        raise Failed("nothing came before the leader was killed, or after")
+    return max(b - a for a, b in zip(times, times[1:]))
+
+
+def leader(r):
+    """Of three ZooKeeper servers, the leader is killed: the longest time without
+    a grant, and that without an acknowledged write of the raw client."""
+    if not r.wants("leader", "zklock", 1):
+        return
+    ensemble = servers.zookeeper()
+    addresses = ",".join(ensemble.addresses)
+    COMMANDS["raw-ensemble"] = ["bin/raw", "single", addresses]
+    rivals["raw-ensemble"] = Rival("raw-ensemble")
+
+    def kill(turn):
+        words = dict(ms=KILL_WINDOW_MS, prefix="leader")
+        of = ensemble.leader()
+        with ThreadPoolExecutor(2) as pool:
+            grants = pool.submit(rivals["zklock-small"].ask, "lock", clients=8, locks=8, **words)
+            writes = pool.submit(rivals["raw-ensemble"].ask, "write", **words)
+            time.sleep(KILL_MS / 1000)
+            killed_at = time.monotonic() * 1e6
+            of.kill()
+        for name, samples in (("zklock", grants.result()), ("raw", writes.result())):
+            record("leader", name, 1, turn, gap=longest_gap(samples, killed_at))
+        of.start()
+        of.await_start()
+
+    with contest("leader", "zklock", "zklock-small", "raw-ensemble"):
+        try:
+            ensemble.start()
+            with small_instances([1], "zklock.servers=" + addresses):
+                for turn in range(mode.kills):
+                    if turn < mode.rounds or time.monotonic() < deadline:
+                        kill(turn)
+        except (TimeoutError, RuntimeError) as failure:
+            raise Failed(str(failure)) from failure
+        finally:
+            rivals["raw-ensemble"].stop()
+            ensemble.kill()
+
+
 def relay(r):
     """From COMMIT in one instance to the grant in another that waits."""
-    for name in r.of("relay", ["zklock", "curator", "raw"], 2):
-        with contest("relay", name):
+    for name in r.of("relay", ["zklock", "zklock-h", "curator", "raw"], 2):
+        with contest("relay", name), settings_of(name):
             samples = rivals[name].ask("relay", ms=mode.ms * 2, warmup=mode.warmup,
                                        pause=RELAY_PAUSE, prefix="relay")
             waits = sorted(s[2] - s[1] for s in samples)
@@ -519,6 +751,16 @@ def retained(r):
             with contest(scenario, name):
                 samples = lock(name, clients=clients, locks=locks, prefix="kept")
                 record(scenario, name, clients, r.turn, rate=rate(samples))
+
+
+def claims(r):
+    """Renewals of claims and leases, and transactions that change one row under
+    them."""
+    for clients in (1, 16):
+        words = dict(clients=clients, locks=clients)
+        throughput("renewed", r, ["claim-renew", "lease-renew", "etcd-renew"], clients,
+                   prefix="renewed", **words)
+        throughput("used", r, ["claim-use", "lease-use"], clients, prefix="used", **words)
 
 
 def held(r):
@@ -783,22 +1025,23 @@ class Counting:
         except FileNotFoundError:
             return 0
 
-    def executed(self, options):
+    def executed(self, run, options):
         """By the server processes of a run: pgbench has two, one after the other.
         The first looks at its tables, which is the same in each run."""
         before = len(self.ended())
-        run_command(pgbench_command(self.name, "--random-seed=1", "-n", *options))
+        run_command(pgbench_command(self.name, "--random-seed=1", "-n", "-D", "run=%d" % run,
+                                    *options))
         wait_until(lambda: len(self.ended()) == before + 2, "both are disconnected")
         files = ["%s.%s" % (self.label, pid) for pid in self.ended()[before:]]
         wait_until(lambda: all(map(self.total, files)), "the counts of the server processes")
         return sum(map(self.total, files))
 
-    def of_a_transaction(self, *options):
+    def of_a_transaction(self, *options, counted=mode.counted):
         """The difference of two runs, so that only transactions count; a run ahead
-        of them fills caches."""
-        _, short, long = (self.executed([*options, "-t", str(mode.counted * n)])
+        of them fills caches.  The runs have numbers of as many digits."""
+        _, short, long = (self.executed(n, [*options, "-t", str(counted * n)])
                           for n in (2, 1, 3))
-        return (long - short) / (2 * mode.counted)
+        return (long - short) / (2 * counted)
 
 
 def instructions(r):
@@ -817,6 +1060,32 @@ def instructions(r):
             record("instructions", name, 1, r.turn, instructions=counts[name])
         record("instructions", "with", 1, r.turn,
                over_without=counts["with"] / counts["without"])
+
+
+# "run" is set for each run
+ONCE = "\\set i :i + 1\nBEGIN;\nSELECT zk_lock((1000000 * :run + :i)::text);\nCOMMIT;\n"
+
+
+def once_code(r):
+    """What a backend executes for a transaction that takes a name which is never
+    taken again.  Each waits for ZooKeeper, so there are fewer."""
+    ways = {"zklock-h": -1, "zklock": 0}
+    if not r.wants("once_code", "zklock-h", 1):
+        return
+    with open("once.sql", "w") as file:
+        file.write(ONCE)
+    with contest("once_code", "zklock-h", "pgbench"):
+        for name, retain_time in ways.items():
+            settings = ["zklock.retain_time=%d" % retain_time, "zklock.root=/" + name,
+                        "zklock.servers=" + env["BENCH_ZOOKEEPER"]]
+            counting = Counting("with", "once-" + name, *settings)
+            with pgbench_servers(lambda _: pg_ctl("start", "pgbench_with",
+                                                  *PGBENCH_SETTINGS["with"]), "with"):
+                sql(PGBENCH_PORTS["with"], "postgres", "CREATE EXTENSION IF NOT EXISTS zklock")
+            with pgbench_servers(counting.start, "with"):
+                record("once_code", name, 1, r.turn, instructions=counting.of_a_transaction(
+                    "-M", "prepared", "-f", "once.sql", "-D", "i=100000", "-c", "1",
+                    counted=mode.counted // 4))
 
 
 TRACKED = "BEGIN;\nSELECT zk_lock('tracked');\nCOMMIT;\n"
@@ -996,13 +1265,17 @@ def main():
     print_rows()
 
 
-PLAN = [Scenario(lone), Scenario(distinct), Scenario(many), Scenario(counted), Scenario(hot),
-        Scenario(relay), Scenario(retained, labels=["retained_hot"]),
-        Scenario(waiters),
+PLAN = [Scenario(usual), Scenario(zipf), Scenario(idle), Scenario(once),
+        Scenario(lone), Scenario(distinct), Scenario(many), Scenario(counted), Scenario(hot),
+        Scenario(waits), Scenario(relay), Scenario(retained, labels=["retained_hot"]),
+        Scenario(waiters), Scenario(claims, labels=["renewed", "used"]),
         Scenario(pgbench, "pgbench_rounds", ["slot"], "pgbench_limit"),
-        Scenario(instructions, "single_round"), Scenario(tracked)]
-# these leave much that ZooKeeper clears away during the next minute
-LAST = [Scenario(held, "single_round", ["most"]), Scenario(sales, "single_round")]
+        Scenario(instructions, "single_round"), Scenario(once_code, "single_round"),
+        Scenario(tracked)]
+# Of the first two, a round is many.  The others leave much that ZooKeeper clears
+# away during the next minute.
+LAST = [Scenario(crowd, "single_round"), Scenario(leader, "single_round"),
+        Scenario(held, "single_round", ["most"]), Scenario(sales, "single_round")]
 deadline = time.monotonic() + float(env.get("BENCH_SECONDS") or mode.limit)
 
 try:

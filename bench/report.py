@@ -14,6 +14,7 @@ out = sys.argv[1]
 failed = os.path.join(out, "failures.txt")
 NAMES = {
     "zklock": "zklock",
+    "zklock-h": "zklock, defaults",
     "zklock-0": "zklock, handoff_quantum = 0",
     "curator": "Curator InterProcessMutex",
     "writelock": "ZooKeeper's WriteLock",
@@ -23,6 +24,11 @@ NAMES = {
     "zklock-r": "zklock, retained locks",
     "mariadb": "MariaDB GET_LOCK",
     "advisory": "pg_advisory_xact_lock",
+    "claim-renew": "zklock, a claim",
+    "claim-use": "zklock, a claim",
+    "lease-renew": "a lease in a table",
+    "lease-use": "a lease in a table",
+    "etcd-renew": "a lease of etcd's",
     "raw": "raw C client, single operations",
     "raw-create": "raw C client, create without the read",
     "raw-multi": "raw C client, multis with reads",
@@ -89,7 +95,7 @@ def by_metric(scenario, x, **metrics):
 def sections():
     yield "# zklock and its rivals, measured"
     yield ""
-    yield "Made by `bench/run`; bench/README.md tells what is measured, and how."
+    yield "Made by `bench/run`; bench/README.md describes what is measured, and how."
     yield "Figures are medians of the rounds, with the lowest and the highest in parentheses."
     yield "All rounds are in [results.csv](results.csv)."
     yield ""
@@ -110,6 +116,38 @@ def sections():
         with open(failed) as lines:
             yield from ("- `%s`" % line.rstrip() for line in lines)
         yield ""
+    yield "## With the defaults"
+    yield ""
+    yield "Here and below \"zklock\" has `zklock.retain_time = 0`, and so goes through ZooKeeper."
+    yield ""
+    yield "One client that takes the same lock again and again, with pauses of 10 ms: the cycle, in"
+    yield "µs."
+    yield ""
+    yield from by_metric("usual", 1, cycle_p50="p50", cycle_p99="p99")
+    yield "Distinct locks, 64 clients that take their own again at once: cycles a second."
+    yield ""
+    yield from table(["", "64 clients"],
+                     [[NAMES[name], with_spread(values("distinct", name, 64, "rate"))]
+                      for name in ("zklock-h", "redis", "advisory")])
+    for home, whose in ((90, "nine of ten takes of a name by one"), (25, "all alike")):
+        yield "8 clients over four instances, 400 names by Zipf's law, %s." % whose
+        yield ""
+        yield from by_metric("zipf", home, rate="cycles a second", acquire_p50="acquire p50, µs",
+                             acquire_p99="acquire p99, µs")
+        yield "The same in a closed loop with more clients than the processors carry."
+        yield ""
+        yield from by_metric("zipf", home, rate16="16 clients, cycles a second",
+                             p99_16="acquire p99, µs", rate64="64 clients", p99_64="p99, µs")
+    yield "The first acquire of a name that another instance has taken every 5 ms, in µs."
+    yield ""
+    yield from by_metric("idle", 2, acquire_p50="p50")
+    yield "Names that are never taken again: for each, requests to ZooKeeper, and instructions that"
+    yield "the backend executes."
+    yield ""
+    yield from table(["", "requests", "instructions"],
+                     [[NAMES[name], with_spread(values("once", name, 1, "requests")),
+                       with_spread(values("once_code", name, 1, "instructions"))]
+                      for name in ("zklock-h", "zklock")])
     yield "## A lone client"
     yield ""
     yield "Latencies in µs, with pauses between the cycles."
@@ -145,11 +183,27 @@ def sections():
         yield from by_metric("hot", n, rate="cycles a second", share="the smallest one's share",
                              wait_p50="median wait, µs", wait_longest="longest wait, µs",
                              longest="longest over median")
+    yield "32 clients of zklock: their waits, in µs."
+    yield ""
+    yield from table(["instances", "p50", "p99", "longest"],
+                     [[number(n)] + [with_spread(values("waits", "zklock", n, metric))
+                                     for metric in ("wait_p50", "wait_p99", "wait_longest")]
+                      for n in xs("waits")])
     yield "## From one instance to another"
     yield ""
     yield "From the COMMIT (release, delete) of the holder to the grant of the waiter, in µs."
     yield ""
     yield from by_metric("relay", 2, handover_p50="p50", handover_p99="p99")
+    yield "One lock that small instances give up after each transaction, 4 clients in each, by the"
+    yield "number of instances: µs from a grant to the next one in another instance."
+    yield ""
+    yield from by_x("crowd", "handover", "instances")
+    yield "## ZooKeeper's leader is killed"
+    yield ""
+    yield "Of three servers: the longest time without a grant, or an acknowledged write, in µs."
+    yield ""
+    yield from by_metric("leader", 1, gap="median of %d kills" % len(
+        values("leader", "zklock", 1, "gap")))
     yield "## A retained lock"
     yield ""
     yield "Cycles a second, by the number of backends, each with a lock of its own."
@@ -158,6 +212,14 @@ def sections():
     yield "16 backends, all with the same one."
     yield ""
     yield from by_metric("retained_hot", 16, rate="cycles a second")
+    yield "## Claims"
+    yield ""
+    yield "Renewals a second, by the number of clients, each with a claim or lease of its own."
+    yield ""
+    yield from by_x("renewed", "rate", "clients")
+    yield "Transactions a second that change one row under it."
+    yield ""
+    yield from by_x("used", "rate", "clients")
     yield "## The demo's inventory"
     yield ""
     yield "Two shops sell the stock of one warehouse, 32 customers in each."
@@ -185,6 +247,7 @@ def sections():
 # The same in all plots: colour, and whether the line is dashed
 STYLES = {
     "zklock": ("#7b1fa2", False),
+    "zklock-h": ("#4a148c", False),
     "zklock-0": ("#7b1fa2", True),
     "curator": ("#2e7d32", False),
     "writelock": ("#9ccc65", False),

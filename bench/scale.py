@@ -7,17 +7,14 @@ locks do the same where they can, since their cost is part of ours.
 
 DIRECTORY gets scale.md.
 """
-import json
 import os
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from statistics import median
 
-import psycopg2
+from connections import PATIENCE, Proxy, ask, connect, env, wait_until
 
-env = os.environ
 quick = sys.argv[1] == "quick"
 out = sys.argv[2]
 SIZES = (100, 1000) if quick else (1000, 10000, 100000)
@@ -28,7 +25,6 @@ ENOUGH = 0.2 if quick else 1.0      # seconds that each figure is measured for, 
 AT_MOST = 5.0                       # seconds for all that one repetition tells
 RETAINED = 3                # seconds
 QUIET = 0.2                 # seconds without work after which a worker has done it
-PATIENCE = 300              # seconds that anything may take
 
 OPERATIONS = {
     "take": "`zk_lock`, one by one",
@@ -46,41 +42,6 @@ OPERATIONS = {
 }
 # that nobody has to mend here
 FLOORS = ("advisory", "advisory_unlock", "pg_locks")
-
-
-class Proxy:
-    """test/lib/proxy.py between ZooKeeper and the instance."""
-
-    def __init__(self):
-        self.process = subprocess.Popen(
-            ["/usr/bin/python3", "bin/proxy.py"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True)
-        self.port = self.ask("link", "zookeeper", int(env["BENCH_ZOOKEEPER"].split(":")[1]))
-
-    def ask(self, *request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline() or "null")
-        if answer is None or "error" in answer:
-            sys.exit("bench: the proxy: %s" % answer)
-        return answer["result"]
-
-    def stop(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def connect():
-    connection = psycopg2.connect(host=env["BENCH_SOCKETS"], port=env["BENCH_SCALE"],
-                                  user="postgres", dbname="bench")
-    connection.autocommit = True
-    return connection.cursor()
-
-
-def ask(cursor, statement):
-    """The first column of the first row, if it has one."""
-    cursor.execute(statement)
-    return cursor.fetchone()[0] if cursor.description else None
 
 
 def busy_time(pid):
@@ -103,20 +64,10 @@ def processor_time(pid):
     return sum(map(int, own)) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_until(condition, what):
-    """Returns when it was so."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            sys.exit("bench: waited %d s in vain: %s" % (PATIENCE, what))
-        time.sleep(0.001)
-    return time.monotonic()
-
-
 class Instance:
     def __init__(self):
-        self.worker = connect()
-        self.user = connect()           # whose locks they are
+        self.worker = connect(env["BENCH_SCALE"])
+        self.user = connect(env["BENCH_SCALE"])     # whose locks they are
         self.user_pid = ask(self.user, "SELECT pg_backend_pid()")
 
     def worker_pid(self):
@@ -134,7 +85,7 @@ class Instance:
             ask(self.worker, "ALTER SYSTEM SET zklock.%s = '%s'" % (name, value))
         ask(self.worker, "SELECT pg_reload_conf()")
         for name, value in settings.items():
-            wait_until(lambda: ask(connect(), "SELECT setting FROM pg_settings"
+            wait_until(lambda: ask(connect(env["BENCH_SCALE"]), "SELECT setting FROM pg_settings"
                                    " WHERE name = 'zklock.%s'" % name) == str(value), name)
         time.sleep(2 if "servers" in settings else 0.1)
         wait_until(self.is_connected, "the worker is connected")
@@ -361,7 +312,7 @@ def shown(value):
 def report():
     lines = [
         "# The cost of a lock beside many others", "",
-        "Made by `bench/run scale`; bench/README.md tells what is measured, and how.",
+        "Made by `bench/run scale`; bench/README.md describes what is measured, and how.",
         "Microseconds for each lock, elapsed and of processor time (of the worker and the",
         "backend), medians of %d rounds; the ratio is that of the largest number to the" % ROUNDS,
         "smallest, within each round: the median, the lowest and the highest.", ""]

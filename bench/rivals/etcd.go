@@ -1,7 +1,8 @@
-// etcd's own lock, clientv3/concurrency.Mutex: etcd ENDPOINT
+// etcd's own lock, clientv3/concurrency.Mutex: etcd ENDPOINT [renew]
 //
 // See bench/README.md for the requests.  A mutex belongs to a lease, so each
-// client has a lease of its own; they share one connection.
+// client has a lease of its own; they share one connection.  With "renew" a cycle
+// is a keepalive of the lease, in place of the lock.
 package main
 
 import (
@@ -19,6 +20,7 @@ import (
 	_ "github.com/lib/pq"
 	"go.etcd.io/etcd/clientv3"
 	"go.etcd.io/etcd/clientv3/concurrency"
+	"go.etcd.io/etcd/etcdserver/etcdserverpb"
 	"go.uber.org/zap"
 )
 
@@ -81,6 +83,38 @@ func (r request) untilEnd() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
+// note keeps what was measured, and pauses.
+func (r request) note(samples *[]sample, client int, asked, acquired, released time.Time) {
+	if released.After(r.begin) && released.Before(r.end) {
+		*samples = append(*samples, sample{client, asked, acquired, released})
+	}
+	if r.pause > 0 {
+		time.Sleep(time.Duration(r.pause) * time.Microsecond)
+	}
+}
+
+// renewals go one after the other on one stream, as those of clientv3's KeepAlive.
+func renewals(r request, session *concurrency.Session, client int) (samples []sample) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream, err := etcdserverpb.NewLeaseClient(session.Client().ActiveConnection()).LeaseKeepAlive(ctx)
+	must(err)
+	for {
+		asked := time.Now()
+		if asked.After(r.end) {
+			return
+		}
+		must(stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(session.Lease())}))
+		answer, err := stream.Recv()
+		must(err)
+		if answer.TTL <= 0 {
+			log.Fatal("the lease has ended")
+		}
+		now := time.Now()
+		r.note(&samples, client, asked, now, now)
+	}
+}
+
 func cycles(r request, session *concurrency.Session, client int) (samples []sample) {
 	ctx := context.Background()
 	untilEnd, cancel := r.untilEnd()
@@ -99,13 +133,7 @@ func cycles(r request, session *concurrency.Session, client int) (samples []samp
 		must(err)
 		acquired := time.Now()
 		must(mutex.Unlock(ctx))
-		released := time.Now()
-		if released.After(r.begin) && released.Before(r.end) {
-			samples = append(samples, sample{client, asked, acquired, released})
-		}
-		if r.pause > 0 {
-			time.Sleep(time.Duration(r.pause) * time.Microsecond)
-		}
+		r.note(&samples, client, asked, acquired, time.Now())
 	}
 }
 
@@ -160,12 +188,16 @@ func main() {
 	quiet.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
 	client, err := clientv3.New(clientv3.Config{Endpoints: os.Args[1:2], LogConfig: &quiet})
 	must(err)
+	lock := cycles
+	if len(os.Args) > 2 && os.Args[2] == "renew" {
+		lock = renewals
+	}
 	in := bufio.NewScanner(os.Stdin)
 	out := bufio.NewWriter(os.Stdout)
 	for in.Scan() {
 		kind, _ := parse(in.Text())
 		run := map[string]func(request, *concurrency.Session, int) []sample{
-			"lock": cycles, "sell": sell}[kind]
+			"lock": lock, "sell": sell}[kind]
 		if run == nil {
 			log.Fatalf("unknown request %s", kind)
 		}

@@ -1,13 +1,19 @@
 /*
- * zklock and PostgreSQL's own advisory locks: pg zklock|advisory DIR PORT...
+ * zklock, PostgreSQL's own advisory locks, and leases in a table: pg WAY DIR
+ * PORT...
  *
  * The instances listen on a socket in DIR.  All connections are driven by one
  * loop over epoll, as pgbench does it.  A transaction is BEGIN, the lock,
  * COMMIT, as prepared statements sent in one go (pipeline mode), so that it
  * costs one round trip; with split=1 BEGIN goes ahead, and the lock is asked
  * for, and timed, by itself.
+ *
+ * Ways "claim-..." and "lease-...": each client has a claim, or a lease in a
+ * table, from its connect on.  A cycle is its renewal, by itself, or a
+ * transaction that changes one row under it.
  */
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 
@@ -16,6 +22,36 @@
 
 #define CONNECTORS 8			/* threads that connect clients */
 #define HELD_AT_ONCE 250		/* by zk_lock_all, which takes up to 500 */
+
+/* What the clients do; each statement has the lock's name as $1, unless said. */
+typedef struct Way
+{
+	const char *name;
+	const char *lock;			/* $1: the token, if there is one */
+	const char *token;			/* run at the connect, returns a token */
+	const char *end;			/* run ahead of the disconnect; $1: the token */
+	const char *prepare;		/* run at the connect, for the work */
+	const char *work;			/* to do under the lock, or NULL */
+	int			alone;			/* the lock, without BEGIN and COMMIT */
+} Way;
+
+#define CLAIM		.token = "SELECT zk_claim($1, '1 min')", .end = "SELECT zk_end_claim($1)"
+#define LEASE		.token = "INSERT INTO lease VALUES ($1, gen_random_uuid()," \
+	" clock_timestamp() + '1 h') RETURNING token", .end = "DELETE FROM lease WHERE token = $1"
+#define LEASE_LOCK	"UPDATE lease SET expires_at = clock_timestamp() + '1 h'" \
+	" WHERE token = $1 AND expires_at > clock_timestamp() RETURNING true"
+#define WORK		.prepare = "INSERT INTO work VALUES ($1, 0) ON CONFLICT DO NOTHING", \
+	.work = "UPDATE work SET n = n + 1 WHERE name = $1"
+
+static const Way ways[] = {
+	{"zklock", .lock = "SELECT zk_lock($1)"},
+	{"advisory", .lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"},
+	{"claim-renew", .lock = "SELECT zk_renew_claim($1)", CLAIM, .alone = 1},
+	{"claim-use", .lock = "SELECT zk_use_claim($1)", CLAIM, WORK},
+	{"lease-renew", .lock = LEASE_LOCK, LEASE, .alone = 1},
+	{"lease-use", .lock = LEASE_LOCK, LEASE, WORK},
+	{NULL}
+};
 
 typedef enum Step
 {
@@ -31,6 +67,7 @@ typedef struct Client
 	PGconn	   *conn;
 	int			socket;			/* of a connection that is being closed */
 	int			number;
+	char	   *token;			/* or NULL */
 	Step		step;
 	int			cycle;
 	int64_t		asked;
@@ -39,7 +76,7 @@ typedef struct Client
 	int			sold_out;
 } Client;
 
-static const char *lock_sql;
+static const Way *way;
 static int	selling;
 static Client *clients;
 static int	gone;				/* how many of them are */
@@ -92,9 +129,75 @@ connect_to(int instance)
 	if (PQstatus(conn) != CONNECTION_OK)
 		die("could not connect", PQerrorMessage(conn));
 	prepare(conn, "begin", "BEGIN");
-	prepare(conn, "lock", lock_sql);
+	prepare(conn, "lock", way->lock);
+	if (way->work)
+		prepare(conn, "work", way->work);
 	prepare(conn, "commit", "COMMIT");
 	return conn;
+}
+
+/* Run a statement with an argument, and return its value, or NULL. */
+static char *
+run_with(PGconn *conn, const char *sql, const char *argument)
+{
+	PGresult   *res = PQexecParams(conn, sql, 1, NULL, &argument, NULL, NULL, 0);
+	char	   *value = NULL;
+
+	check(conn, res);
+	if (PQntuples(res) == 1)
+		value = strdup(PQgetvalue(res, 0, 0));
+	PQclear(res);
+	return value;
+}
+
+/* A random number from 0 to 1, exclusive. */
+static double
+chance(void)
+{
+	static uint64_t seed = UINT64_C(88172645463325252);
+
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return ((double) (seed >> 11) + 0.5) / (double) (UINT64_C(1) << 53);
+}
+
+/*
+ * A lock of the client's instance, or of another one: each instance has as
+ * many, the most used first.  Between them Zipf's law is approximated by its
+ * integral.
+ */
+static int
+zipf_lock_number(int client)
+{
+	int			instance = client % req.instances;
+	int			rank = (int) pow(req.locks / req.instances + 1, chance()) - 1;
+
+	if (req.instances > 1 && 100 * chance() >= req.home)
+		instance = (instance + 1 + (int) ((req.instances - 1) * chance())) % req.instances;
+	return instance + req.instances * rank;
+}
+
+/* The name of the lock that a client takes next. */
+static void
+name_of(const Client *c, char *name, size_t size)
+{
+	snprintf(name, size, "%s%d", req.prefix,
+			 req.home > 0 ? zipf_lock_number(c->number) :
+			 lock_number(&req, c->number, c->cycle));
+}
+
+/* What a client has from its connect on. */
+static void
+begin_client(Client *c)
+{
+	char		name[64];
+
+	name_of(c, name, sizeof(name));
+	if (way->prepare)
+		free(run_with(c->conn, way->prepare, name));
+	if (way->token)
+		c->token = run_with(c->conn, way->token, name);
 }
 
 static void
@@ -117,9 +220,11 @@ send_lock(Client *c)
 {
 	char		name[64];
 
-	snprintf(name, sizeof(name), "%s%d", req.prefix, lock_number(&req, c->number, c->cycle));
+	name_of(c, name, sizeof(name));
 	c->asked = now_us();
-	send_statement(c->conn, "lock", name);
+	send_statement(c->conn, "lock", c->token ? c->token : name);
+	if (way->work)
+		send_statement(c->conn, "work", name);
 }
 
 static void
@@ -136,6 +241,11 @@ begin_cycle(Client *c)
 		c->step = ENDING;
 		c->asked = now_us();
 		send_statement(c->conn, "sell", NULL);
+	}
+	else if (way->alone)
+	{
+		c->step = ENDING;
+		send_lock(c);
 	}
 	else if (req.split)
 	{
@@ -203,6 +313,9 @@ read_answers(Client *c)
 		check(c->conn, res);
 		if (selling && PQresultStatus(res) == PGRES_TUPLES_OK)
 			c->sold_out = PQgetvalue(res, 0, 0)[0] == 'f';
+		else if (c->token && PQresultStatus(res) == PGRES_TUPLES_OK &&
+				 (PQntuples(res) == 0 || PQgetvalue(res, 0, 0)[0] == 'f'))
+			die(way->name, "it has ended");
 		synced = PQresultStatus(res) == PGRES_PIPELINE_SYNC;
 		PQclear(res);
 	}
@@ -217,6 +330,8 @@ connect_some(void *first)
 	{
 		clients[i].number = i;
 		clients[i].conn = selling ? connect_to_shop(i) : connect_to(req.instance + i % req.instances);
+		if (!selling)
+			begin_client(&clients[i]);
 	}
 	return NULL;
 }
@@ -245,6 +360,13 @@ disconnect_all(void)
 
 	for (int i = 0; i < req.clients; i++)
 	{
+		if (clients[i].token)
+		{
+			PQexitPipelineMode(clients[i].conn);
+			PQsetnonblocking(clients[i].conn, 0);
+			free(run_with(clients[i].conn, way->end, clients[i].token));
+			free(clients[i].token);
+		}
 		clients[i].socket = dup(PQsocket(clients[i].conn));
 		PQfinish(clients[i].conn);
 	}
@@ -408,9 +530,11 @@ int
 main(int argc, char **argv)
 {
 	if (argc < 4)
-		die(argv[0], "usage: pg zklock|advisory DIR PORT...");
-	lock_sql = strcmp(argv[1], "zklock") == 0 ? "SELECT zk_lock($1)" :
-		"SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+		die(argv[0], "usage: pg WAY DIR PORT...");
+	for (way = ways; way->name && strcmp(way->name, argv[1]) != 0; way++)
+		;
+	if (way->name == NULL)
+		die(argv[1], "there is no such way");
 	dir = argv[2];
 	ports = argv + 3;
 	held = calloc(argc, sizeof(*held));

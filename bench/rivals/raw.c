@@ -15,6 +15,7 @@
  * All is done in the library's completion thread.
  *
  * relay, of any: from a delete in one session to the watch in another.
+ * write, of any: one write after the other, whatever happens to the servers.
  */
 #define THREADED
 #include <semaphore.h>
@@ -63,11 +64,11 @@ connected(zhandle_t *zh, int type, int state, const char *path, void *context)
 static zhandle_t *
 open_session(const char *servers)
 {
-	sem_t		ready;
+	static sem_t ready;			/* posted at each later connection, too */
 	zhandle_t  *zh;
 
 	sem_init(&ready, 0, 0);
-	zh = zookeeper_init(servers, connected, 30000, NULL, &ready, 0);
+	zh = zookeeper_init(servers, connected, 10000, NULL, &ready, 0);
 	if (zh == NULL)
 		die("zookeeper_init", strerror(errno));
 	sem_wait(&ready);
@@ -430,6 +431,38 @@ run_relay(zhandle_t *other)
 	}
 }
 
+/* --- write --- */
+
+/*
+ * Nothing is sent without a connection: each request wakes the library's thread,
+ * which would then try the servers without a pause, as no client should.
+ */
+static void
+run_writes(void)
+{
+	Client		client = {0};
+	int64_t		asked;
+
+	make_directories();
+	lock_dir(client.node, &client);
+	start_clock(&req);
+	while ((asked = now_us()) < req.end)
+	{
+		int			rc;
+
+		if (zoo_state(zk) != ZOO_CONNECTED_STATE)
+		{
+			usleep(1000);
+			continue;
+		}
+		rc = zoo_set(zk, client.node, "bench", 5, -1);
+		if (rc == ZOK)
+			keep_cycle(&samples, &req, 0, asked, now_us(), now_us());
+		else if (rc != ZCONNECTIONLOSS && rc != ZOPERATIONTIMEOUT)
+			check(rc, "set");
+	}
+}
+
 /* --- hold --- */
 
 static void
@@ -499,6 +532,8 @@ main(int argc, char **argv)
 			run_locks(multi);
 		else if (strcmp(req.kind, "relay") == 0)
 			run_relay(other);
+		else if (strcmp(req.kind, "write") == 0)
+			run_writes();
 		else if (strcmp(req.kind, "hold") == 0)
 			run_hold();
 		else if (strcmp(req.kind, "drop") == 0)

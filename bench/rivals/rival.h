@@ -28,6 +28,9 @@ typedef struct Request
 	int			split;
 	int			instance;		/* the first one */
 	int			flights;
+	int			home;			/* percent of a client's cycles that are with a
+								 * lock of its instance, by Zipf's law; 0: the
+								 * client goes round its share of the locks */
 	int64_t		begin;			/* of what is measured */
 	int64_t		end;
 } Request;
@@ -110,7 +113,7 @@ next_request(Request *r)
 		{"warmup", &r->warmup}, {"pause", &r->pause},
 		{"instances", &r->instances}, {"count", &r->count},
 		{"split", &r->split}, {"instance", &r->instance},
-		{"flights", &r->flights}
+		{"flights", &r->flights}, {"home", &r->home}
 	};
 
 	memset(r, 0, sizeof(*r));

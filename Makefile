@@ -72,7 +72,10 @@ help:
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick,"
 	@echo "                and bench/run row NAME..., which prints some rows only (bench/run rows),"
-	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks"
+	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks,"
+	@echo "                and bench/run network, to doc/performance.md: that of the distance"
+	@echo "make rivals     zklock and other locks under the same faults, to doc/rivals.md;"
+	@echo "                also rivals/run case RIVAL FAULT SEED: rivals/README.md"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make simulate   the worker and backends in virtual time, schedules by their seeds"
 	@echo "make prove      models of the protocols, checked by spin: doc/proof.md;"
@@ -81,6 +84,9 @@ help:
 	@echo "make deb        Debian packages for the PostgreSQL servers that are installed, to build/deb"
 	@echo "make dist       zklock-VERSION.zip for PGXN, of what is committed, to build"
 	@echo "make matrix     tests on Debian 12, 13, sid and experimental: test/README.md"
+	@echo "make images     the container image and compose.yaml, on bases of Debian: test/README.md"
+	@echo "make kubernetes CloudNativePG's image of the extension with PostgreSQL 18 of sid: test/README.md"
+	@echo "make site       the pages as a site, to build/site; a broken link fails"
 	@echo "make drawing    src/rooms.svg, the drawing of src/README.md, of src/rooms.dot"
 	@echo "make clean      remove what was built"
 
@@ -102,15 +108,25 @@ bench:
 bench-quick:
 	@bench/run quick
 
+# SEED
+rivals:
+	@rivals/run $(SEED)
+
 deb:
 	@packaging/deb
 
 matrix:
 	@test/matrix
 
+images:
+	@test/images/run
+
+kubernetes:
+	@packaging/kubernetes/test
+
 # Models of the protocols, all or one: MODEL, CONDITION
 prove:
-	@bash -ec '. test/lib/env.sh; zk_need_packages gcc libc6-dev spin python3'
+	@bash -ec '. test/lib/env.sh; zk_need_packages gcc libc6-dev spin python3 make libcmocka-dev'
 	@proof/run $(MODEL) $(CONDITION)
 
 # The version of a distribution is that of META.json.
@@ -124,6 +140,12 @@ dist:
 drawing:
 	@bash -ec '. test/lib/env.sh; zk_need_packages graphviz; \
 		dot -Tsvg src/rooms.dot | sed "/^<g id=\"graph0\"/e cat src/rooms.css" >src/rooms.svg'
+
+site:
+	@bash -ec '. test/lib/env.sh; zk_need_packages furo python3-myst-parser python3-sphinx'
+	@sphinx-build -q -E -a -W --keep-going -c packaging/site -d build/site.pickled . build/site
+	@cp build/site/README.html build/site/index.html
+	@echo "the site begins with $(CURDIR)/build/site/index.html"
 
 # Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
 # know neither PostgreSQL nor libzookeeper, and over what the programs share:
@@ -173,7 +195,7 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 # The simulator: zklock's sources, but for what it leaves out, and stand-ins for
 # PostgreSQL are the program; the simulator loads it once for each process.
 SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/test_deadlock.c \
-	$(addprefix backend/,advisory.c claims.c fence.c functions.c hooks.c \
+	$(addprefix backend/,advisory.c fence.c functions.c hooks.c \
 		notice.c questions.c replace.c snapshot.c values.c views.c) \
 	worker/lock/notices.c worker/zookeeper/fault.c \
 	worker/zookeeper/session_file.c)
@@ -181,12 +203,15 @@ SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)
 SIM_HOST = $(wildcard test/sim/*.c)
 SIM_HEADERS = $(wildcard src/*/*.h src/*/*/*.h test/sim/*.h test/sim/guest/*.h)
-SIM_CFLAGS = -std=gnu99 -g -O2 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra \
+SIM_CFLAGS = -std=gnu99 -g -O2 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra -Werror \
 	-D_GNU_SOURCE -DTHREADED -DZKLOCK_TEST_BUILD -Isrc -Itest/sim
 SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server) \
 	'-DZKLOCK_VERSION="$(EXTVERSION)"'
 # Functions of zklock that tell a checker when they are called.
-SIM_WRAPPED = scan_run session_write lease_write lease_shorten
+SIM_WRAPPED = scan_run session_write lease_write lease_shorten proc_lose \
+	lifecycle_end_restored proof_ask flight_init session_flush \
+	detector_io_submit probe_write wake_timeout graph_start claim_renew \
+	directory_leave directory_next
 SIM_LIBS = $(addprefix $(pkglibdir)/,libpgcommon_shlib.a libpgport_shlib.a)
 
 build/sim/obj/src/core/%.o: src/core/%.c $(SIM_HEADERS)
@@ -213,10 +238,15 @@ build/sim/guest.so: $(patsubst %.c,build/sim/obj/%.o,$(SIM_SRC) $(SIM_GUEST))
 build/sim/sim: $(SIM_HOST:%.c=build/sim/obj/%.o)
 	$(CC) -rdynamic -o $@ $^ -ldl
 
-# SEED, SCHEDULES, SECONDS, MUTATION, TRACE=1, TWICE=1, PATIENT=1
+# SEED, SCHEDULES, SECONDS, MUTATION, MUTATIONS=1, TRACE=1, TWICE=1, DAYS
 simulate: build/sim/sim build/sim/guest.so
+ifdef MUTATIONS
+	@SEED=$(SEED) test/sim/mutations $(MUTATION)
+else
 	@build/sim/sim $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(MUTATION),--mutation $(MUTATION)) \
-		$(if $(TRACE),--trace) $(if $(PATIENT),--patient) $(if $(TWICE),--twice) build/sim/guest.so
+		$(if $(TRACE),--trace) $(if $(TWICE),--twice) \
+		$(if $(DAYS),--days $(DAYS)) build/sim/guest.so
+endif
 
-.PHONY: prove simulate all deb dist drawing help matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))
+.PHONY: kubernetes prove rivals simulate all deb dist drawing site help images matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

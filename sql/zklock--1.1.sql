@@ -96,7 +96,7 @@ AS 'MODULE_PATHNAME', 'zk_wait_lock_any'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_wait_lock_any(text[], interval, boolean, boolean, text) IS
-'wait for the first of several locks in ZooKeeper as zk_lock_any does, but without a snapshot; tell which one';
+'wait for the first of several locks in ZooKeeper as zk_lock_any does, but without a snapshot; return its name';
 
 CREATE FUNCTION zk_acquire(name text,
                            permits integer,
@@ -136,7 +136,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION zk_unlock_all() IS
 'undo all session-scoped holds of this session';
 
--- Claims: locks that belong to whoever has a token
+-- Claims: locks that belong to the holder of a token
 CREATE FUNCTION zk_claim(name text,
                          ttl interval,
                          timeout interval DEFAULT NULL)
@@ -145,7 +145,7 @@ AS 'MODULE_PATHNAME', 'zk_claim'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_claim(text, interval, interval) IS
-'wait for a lock in ZooKeeper and keep it from COMMIT on for whoever has the token that is returned';
+'wait for a lock in ZooKeeper and keep it from COMMIT on for the holder of the token that it returns';
 
 CREATE FUNCTION zk_try_claim(name text,
                              ttl interval,
@@ -293,7 +293,7 @@ COMMENT ON COLUMN zk_locks.pid IS
 COMMENT ON COLUMN zk_locks.mode IS
 'exclusive, shared or permit';
 COMMENT ON COLUMN zk_locks.scope IS
-'transaction or session: scope of the hold that lasts longest; claim: held for whoever has its token';
+'transaction or session: scope of the hold that lasts longest; claim: held for the holder of its token';
 COMMENT ON COLUMN zk_locks.granted IS
 'true if the session holds the lock, false if it waits';
 COMMENT ON COLUMN zk_locks.lost IS
@@ -381,7 +381,8 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT max_path_bytes bigint,
                                   OUT directories bigint,
                                   OUT fleet uuid,
-                                  OUT exclusion text)
+                                  OUT exclusion text,
+                                  OUT missing text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_session_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -415,7 +416,7 @@ COMMENT ON COLUMN zk_sessions.reconnects IS
 COMMENT ON COLUMN zk_sessions.worker_pid IS
 'process ID of the worker; NULL if there is none';
 COMMENT ON COLUMN zk_sessions.last_error IS
-'why there is no connection; NULL after it has connected';
+'why there is no connection; NULL after a server has answered';
 COMMENT ON COLUMN zk_sessions.path_bytes IS
 'bytes that the paths of the session''s znodes take: the length of each plus 4';
 COMMENT ON COLUMN zk_sessions.max_path_bytes IS
@@ -427,6 +428,8 @@ COMMENT ON COLUMN zk_sessions.fleet IS
 
 COMMENT ON COLUMN zk_sessions.exclusion IS
 'zklock.exclusion as it is in force: fleet, or instance: locks that are taken now exclude sessions of this instance only, and ask nothing of ZooKeeper';
+COMMENT ON COLUMN zk_sessions.missing IS
+'what the servers were found to lack of what zklock uses, by ZooKeeper''s names; NULL if nothing';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
@@ -447,7 +450,11 @@ CREATE FUNCTION zk_stat_status(OUT taken bigint,
                                OUT slot_users integer,
                                OUT stats_reset timestamptz,
                                OUT claims integer,
-                               OUT claims_expired bigint)
+                               OUT claims_expired bigint,
+                               OUT retained bigint,
+                               OUT retaken bigint,
+                               OUT revoked bigint,
+                               OUT waited_revoke bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'zk_stat_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -492,6 +499,14 @@ COMMENT ON COLUMN zk_stat.claims IS
 'claims that there are, and holds that become some at COMMIT';
 COMMENT ON COLUMN zk_stat.claims_expired IS
 'claims that ended because they were not renewed in time';
+COMMENT ON COLUMN zk_stat.retained IS
+'locks that this instance retained for its next session when they were given back';
+COMMENT ON COLUMN zk_stat.retaken IS
+'of the locks taken, those that this instance had retained';
+COMMENT ON COLUMN zk_stat.revoked IS
+'retained locks that were given up because others waited for them';
+COMMENT ON COLUMN zk_stat.waited_revoke IS
+'locks that were granted when another instance, which this one had seen to retain them, had given them up';
 
 REVOKE ALL ON FUNCTION zk_stat_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stat_status() TO pg_monitor;
@@ -512,7 +527,11 @@ CREATE FUNCTION zk_stat_locks_status(OUT name text,
                                      OUT max_hold_time double precision,
                                      OUT wait_histogram bigint[],
                                      OUT hold_histogram bigint[],
-                                     OUT stats_reset timestamptz)
+                                     OUT stats_reset timestamptz,
+                                     OUT retained bigint,
+                                     OUT retaken bigint,
+                                     OUT revoked bigint,
+                                     OUT waited_revoke bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_stat_locks_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -557,6 +576,14 @@ COMMENT ON COLUMN zk_stat_locks.hold_histogram IS
 'times from the grant to the release, in the buckets of zk_stat';
 COMMENT ON COLUMN zk_stat_locks.stats_reset IS
 'when counting of this lock began';
+COMMENT ON COLUMN zk_stat_locks.retained IS
+'times it was retained for the next session when it was given back';
+COMMENT ON COLUMN zk_stat_locks.retaken IS
+'times it was taken while this instance retained it';
+COMMENT ON COLUMN zk_stat_locks.revoked IS
+'times it was retained, and given up because others waited for it';
+COMMENT ON COLUMN zk_stat_locks.waited_revoke IS
+'times it was granted when another instance, which this one had seen to retain it, had given it up';
 
 REVOKE ALL ON FUNCTION zk_stat_locks_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_stat_locks_status() TO pg_monitor;

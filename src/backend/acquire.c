@@ -417,8 +417,8 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- * Returns the outcome of the wait; ZK_GO_BACK or ZK_GIVE_WAY mean that both
- * tiers must be repeated.
+ * Returns the outcome of the wait; ZK_REQUEUE_TIER1 or ZK_GIVE_WAY mean that
+ * both tiers must be repeated.
  *
  * If the instance has a contender in the other mode, give it up: we would wait
  * for it, and it for us, since we have the heavyweight lock and no backend of
@@ -598,9 +598,10 @@ acquire_hold(const SlotWait *wait, HeldLock *lock)
 	int64		waited_us = lock->proc->since - wait->called_us;
 
 	hold_push(lock, lock->kind == ZNODE_READER);
-	stats_count_take(!wait->asked, wait->queued, waited_us);
-	lock_stats_take(lock->stats_id, &lock->key, !wait->asked, wait->queued,
-					waited_us);
+	stats_count_take(!wait->asked, lock->proc->retaken, wait->queued,
+					 waited_us);
+	lock_stats_take(lock->stats_id, &lock->key, !wait->asked,
+					lock->proc->retaken, wait->queued, waited_us);
 }
 
 /*
@@ -777,7 +778,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 	for (;;)
 	{
 		outcome = go_through_tiers(request, wait, &tier1);
-		if (outcome != ZK_GO_BACK && outcome != ZK_GIVE_WAY)
+		if (outcome != ZK_REQUEUE_TIER1 && outcome != ZK_GIVE_WAY)
 			break;
 		requeue_tier1(wait->result->name);
 		wait->in_queue = false;

@@ -293,7 +293,7 @@ wait_for_any(AnyCall *call)
 		outcome = slots_take_any(slots);
 		if (outcome == ZK_ACQUIRED)
 			return outcome;
-		if (outcome == ZK_GO_BACK)
+		if (outcome == ZK_REQUEUE_TIER1)
 		{
 			requeue_tier1(call);
 			outcome = ZK_PENDING;

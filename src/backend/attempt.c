@@ -121,7 +121,7 @@ attempt_abandon(void)
 		HeldLock   *lock = attempt.locks[i];
 
 		if (lock->proc && lock->proc->granted)
-			slot_drop(lock->proc, zk_now_us());
+			(void) slot_drop(lock->proc, zk_now_us());
 		else if (lock->proc)
 			slot_unwant(lock->proc);
 		/* a deadlock has ended one wait, whatever the number of locks */

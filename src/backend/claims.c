@@ -206,6 +206,33 @@ get_claim_token(FunctionCallInfo fcinfo, ClaimToken *token)
 		report_foreign(token);
 }
 
+/* claim_renew(), which may have to ask ZooKeeper whether the session lives. */
+static ZkClaimState
+renew(const ClaimToken *token, int64 ttl_us)
+{
+	static uint32 wait_event = 0;
+	int64		until_ms = 0;
+
+	for (;;)
+	{
+		int			session;
+		ZkClaimState state = claim_renew(token, ttl_us, &session);
+
+		if (state != ZK_CLAIM_UNPROVED)
+			return state;
+		if (until_ms == 0)
+		{
+			ZkSessionInfo info;
+
+			session_read(session, &info);
+			until_ms = zk_now_ms() + info.timeout;
+		}
+		if (!proof_wait(session, proof_ask(session), until_ms,
+						ZkWaitEvent(wait_event, "ZkLockRenew")))
+			return state;
+	}
+}
+
 /*
  * zk_renew_claim(token text, ttl interval) returns boolean
  *
@@ -213,7 +240,7 @@ get_claim_token(FunctionCallInfo fcinfo, ClaimToken *token)
  * False if it has ended.  This is not undone by a rollback.
  *
  * Errors: those of get_claim_token(); 22023 a ttl that is too short or too
- * long; 57P03 if the session may have ended.
+ * long; 57P03 if ZooKeeper does not confirm the session within its timeout.
  */
 Datum
 zk_renew_claim(PG_FUNCTION_ARGS)
@@ -223,7 +250,7 @@ zk_renew_claim(PG_FUNCTION_ARGS)
 
 	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	get_claim_token(fcinfo, &token);
-	state = claim_renew(&token, PG_ARGISNULL(1) ? 0 : get_ttl(fcinfo, 1));
+	state = renew(&token, PG_ARGISNULL(1) ? 0 : get_ttl(fcinfo, 1));
 	if (state == ZK_CLAIM_UNPROVED)
 		ereport(ERROR,
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
@@ -262,8 +289,8 @@ begin_use(const ClaimToken *token, const ZkKey *key)
 	}
 	lock->kind = lock->proc->kind;
 	hold_push_of_claim(lock, -1);
-	stats_count_take(true, false, 0);
-	lock_stats_take(lock->stats_id, &lock->key, true, false, 0);
+	stats_count_take(true, false, false, 0);
+	lock_stats_take(lock->stats_id, &lock->key, true, false, false, 0);
 	return lock;
 }
 

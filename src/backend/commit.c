@@ -169,7 +169,8 @@ begin_commit_of_holds(void)
 	HeldLock   *lock = NULL;
 
 	while ((lock = holds_next(lock)) != NULL)
-		if (!slot_begin_commit(lock->proc))
+		if (!slot_begin_commit(lock->proc) &&
+			!(ZK_MUTATED(ZK_CLAIM_UNCHECKED) && lock->uses_claim))
 			hold_report_lost(&lock->key, true);
 }
 
@@ -288,7 +289,8 @@ note_sessions(CommitCheck *check)
 
 	check->sessions = 0;
 	while ((lock = holds_next(lock)) != NULL)
-		if (!hold_is_of_instance(lock))
+		if (!hold_is_of_instance(lock) &&
+			!(ZK_MUTATED(ZK_ONE_SESSION_PROVED) && check->sessions != 0))
 			check->sessions |= UINT32_C(1) << lock->proc->zk_session;
 }
 

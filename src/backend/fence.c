@@ -143,7 +143,7 @@ run_as_owner(Relation table, int (*run) (Relation table, Datum *values),
 {
 	Oid			save_userid;
 	int			save_sec_context;
-	int			result;
+	volatile int result;
 
 	GetUserIdAndSecContext(&save_userid, &save_sec_context);
 	SetUserIdAndSecContext(table->rd_rel->relowner,

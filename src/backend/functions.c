@@ -17,6 +17,7 @@
 
 #include <limits.h>
 
+#include "access/htup_details.h"
 #include "backend/acquire.h"
 #include "backend/deadlock.h"
 #include "backend/fence.h"
@@ -296,7 +297,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 		case ZK_PENDING:
 		case ZK_UNPROVED:
 		case ZK_QUEUED:
-		case ZK_GO_BACK:
+		case ZK_REQUEUE_TIER1:
 		case ZK_GIVE_WAY:
 		case ZK_ACQUIRED:
 			Assert(false);

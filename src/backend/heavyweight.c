@@ -56,6 +56,15 @@ release_first(const Heavyweight *lock, int n, bool session)
 		(void) LockRelease(&lock->tags[n], lock->mode, session);
 }
 
+/* The lock_timeout that ends at a deadline; 0 would be none. */
+static int
+timeout_until(int64 deadline)
+{
+	int64		left = zk_time_left(deadline);
+
+	return (int) Min(Max(left, 1), INT_MAX);
+}
+
 /* Acquire the heavyweight locks in order; *n counts those acquired. */
 static void
 acquire_in_order(const Heavyweight *lock, bool session, bool wait,
@@ -64,7 +73,7 @@ acquire_in_order(const Heavyweight *lock, bool session, bool wait,
 	for (*n = 0; *n < lock->ntags; (*n)++)
 	{
 		if (deadline >= 0)
-			LockTimeout = (int) Min(Max(zk_time_left(deadline), 1), INT_MAX);
+			LockTimeout = timeout_until(deadline);
 		if (LockAcquire(&lock->tags[*n], lock->mode, session, !wait) ==
 			LOCKACQUIRE_NOT_AVAIL)
 			break;
@@ -125,7 +134,7 @@ heavyweight_wait_for(VirtualTransactionId vxid, int64 deadline)
 	PG_TRY();
 	{
 		if (deadline >= 0)
-			LockTimeout = (int) Min(Max(zk_time_left(deadline), 1), INT_MAX);
+			LockTimeout = timeout_until(deadline);
 		(void) VirtualXactLock(vxid, true);
 	}
 	PG_FINALLY();

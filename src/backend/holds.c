@@ -3,40 +3,44 @@
  * holds.c
  *		The locks that this backend holds, and their scopes.
  *
- * Each successful call is a hold, pushed on the lock's stack; the slot and the
- * heavyweight lock go with the last of them.  A trigger may take one lock a
- * million times, so adjacent holds that do not differ are one entry of the
- * stack, with a count.  A hold is of the session or of the transaction.  One
- * of the transaction remembers its subtransaction, as PostgreSQL's resource
- * owners do for the heavyweight lock, which is acquired once for each hold, in
- * the name of the session or of the current (sub)transaction, and always in
- * the mode of the first hold.
+ * Each successful call is a hold, pushed on the lock's stack.  When the last
+ * hold is removed, the slot is dropped and the heavyweight lock released.  A
+ * trigger may take one lock a million times, so adjacent holds that do not
+ * differ are one entry of the stack, with a count.
+ *
+ * A hold belongs to the session or to the transaction.  A transaction-scoped
+ * hold remembers its subtransaction, as PostgreSQL's resource owners do for
+ * the heavyweight lock.  That is acquired once for each hold, in the name of
+ * the session or of the current (sub)transaction, and always in the mode of
+ * the first hold.
  *
  * A trigger may be in a subtransaction a million times while a thousand locks
- * are held.  So the end of a subtransaction looks only at locks that it has
- * touched, and there only at the entries above the latest transaction-scoped
- * hold that is older and not undone.  Transaction-scoped holds below that
+ * are held.  So the end of a subtransaction visits only locks that it has
+ * touched, and there only the entries above the latest transaction-scoped hold
+ * that is older than it and not undone.  Transaction-scoped holds below that
  * cannot have been undone since, because the latest is always undone first;
  * and session-scoped holds do not change.
  *
- * A hold that is undone is marked, if it cannot be removed yet.  The latest is
+ * A hold that is undone, but cannot be removed yet, is marked.  The latest is
  * undone first, so each entry above a marked transaction-scoped one is marked
  * or session-scoped, or of a claim.  Session-scoped holds may be marked in any
  * order.
  *
  * A lock that becomes a claim at COMMIT, or that the transaction holds because
- * it uses one, has a hold for that, which zk_unlock() does not undo.  It is the
- * lock's first, since neither is possible if the lock is held already, and so
- * the last to be removed.  No hold of such a lock is session-scoped.  A
- * transaction that uses a claim has no heavyweight lock for that.
+ * it uses one, has a hold for that, which zk_unlock() does not undo.  It is
+ * the first hold of the lock, since a lock that is held already can do
+ * neither, and so the last to be removed.  No hold of such a lock is
+ * session-scoped.  A transaction that uses a claim has no heavyweight lock for
+ * that.
  *
  * Only the callback before the commit may throw, so the functions that end
  * holds allocate nothing; stack_make_room() is called before memory is needed.
  *
  * Unless zklock.advisory_locks is on, pg_advisory_unlock_all() releases the
- * heavyweight locks of session-scoped holds unnoticed.  The slot remains ours,
- * so other backends wait for it, where the lock manager does not see it.
- * pg_advisory_unlock() releases only the advisory lock that a lock stands for.
+ * heavyweight locks of session-scoped holds, and we do not notice that.  The
+ * slot remains ours, so other backends wait for the slot, where the lock
+ * manager does not see their wait.  pg_advisory_unlock() releases only the
+ * advisory lock that a lock stands for.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -62,13 +66,13 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
-/* What a hold has to do with a claim. */
+/* How a hold concerns a claim. */
 typedef enum ClaimHold
 {
 	CLAIM_HOLD_NONE,
-	CLAIM_HOLD_LASTS,			/* becomes a claim, or uses one: the first
-								 * hold */
-	CLAIM_HOLD_ENDS				/* ends that claim at COMMIT */
+	CLAIM_HOLD_LASTS,			/* the first hold: it becomes a claim, or is
+								 * there because the transaction uses one */
+	CLAIM_HOLD_ENDS				/* it ends that claim at COMMIT */
 } ClaimHold;
 
 /* An entry of the stack: holds that do not differ. */
@@ -76,8 +80,8 @@ typedef struct Hold
 {
 	SubTransactionId subid;		/* that the holds belong to; Invalid: session */
 	SubTransactionId undone;	/* in which zk_unlock marked them, or Invalid;
-								 * Top for the session's, since that is not
-								 * rolled back */
+								 * Top for the session's, since these marks
+								 * are not rolled back */
 	bool		session;
 	bool		shared;			/* asked for as shared; only of locks that
 								 * stand for advisory locks */
@@ -112,7 +116,7 @@ are_alike(const Hold *hold, const Hold *other)
 		hold->claim == other->claim;
 }
 
-/* Make room for one more entry. */
+/* Have memory for one more entry. */
 static void
 stack_make_room(HoldStack *stack)
 {
@@ -136,7 +140,7 @@ stack_free(HoldStack *stack)
 	memset(stack, 0, sizeof(*stack));
 }
 
-/* Push holds, for which there is room. */
+/* Push holds, for which there is memory. */
 static void
 stack_add(HoldStack *stack, Hold added)
 {
@@ -187,7 +191,9 @@ stack_take_off_latest(HoldStack *stack)
 	return session;
 }
 
-/* The number of the latest entry that is neither marked nor of a claim, or -1. */
+/*
+ * The number of the latest entry that is neither marked nor of a claim, or -1.
+ */
 static int
 stack_latest_live(const HoldStack *stack)
 {
@@ -307,7 +313,7 @@ holds_next(HeldLock *lock)
 
 /*
  * hold_is_held
- *		Has the lock any hold?  If not, a call is acquiring it.
+ *		Does the lock have any hold?  If not, a call is acquiring it.
  */
 bool
 hold_is_held(const HeldLock *lock)
@@ -325,7 +331,7 @@ hold_is_of_instance(const HeldLock *lock)
 	return key_is_of_instance(slot_key(lock->proc->slot));
 }
 
-/* Has the session a hold of the lock, marked or not? */
+/* Does the session have a hold of the lock, marked or not? */
 static bool
 hold_is_of_session(const HeldLock *lock)
 {
@@ -354,7 +360,7 @@ hold_find(const ZkKey *key)
 	if (held_table == NULL)
 		return NULL;
 	lock = hash_search(held_table, key, HASH_FIND, NULL);
-	return lock && lock->stack.nholds > 0 ? lock : NULL;
+	return lock && hold_is_held(lock) ? lock : NULL;
 }
 
 static void
@@ -390,7 +396,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 		memset(&lock->stack, 0, sizeof(lock->stack));
 		lock->touched = InvalidSubTransactionId;
 	}
-	if (lock->stack.nholds == 0)
+	if (!hold_is_held(lock))
 	{
 		lock->proc = NULL;
 		lock->kind = kind;
@@ -449,7 +455,7 @@ hold_push(HeldLock *lock, bool shared)
 		.count = 1
 	};
 
-	if (lock->stack.nholds == 0)
+	if (!hold_is_held(lock))
 		dlist_push_tail(&held_list, &lock->node);
 	stack_add(&lock->stack, hold);
 	touch(lock);
@@ -522,16 +528,18 @@ static void
 drop_held(HeldLock *lock, bool end_claim)
 {
 	int64		now = zk_now_us();
+	int64		held_us = now - lock->proc->since;
+	bool		retained = false;
 
-	stats_count_release(now - lock->proc->since);
-	lock_stats_release(lock->stats_id, now - lock->proc->since);
 	unlink_held(lock);
 	if (lock->claim >= 0)
 		claim_cancel(lock->claim);
 	if (lock->uses_claim)
 		claim_leave(lock->proc, end_claim);
 	else
-		slot_drop(lock->proc, now);
+		retained = slot_drop(lock->proc, now);
+	stats_count_release(retained, held_us);
+	lock_stats_release(lock->stats_id, retained, held_us);
 	hold_forget(lock);
 }
 
@@ -544,11 +552,11 @@ become_claim(HeldLock *lock)
 	hold_forget(lock);
 }
 
-/* Tell zk_locks the scope of the remaining holds. */
+/* Have zk_locks show the scope of the remaining holds. */
 static void
 show_scope(HeldLock *lock)
 {
-	bool		session = lock->stack.nsession > 0;
+	bool		session = hold_is_of_session(lock);
 
 	if (session != lock->proc->session)
 		slot_set_scope(lock->proc, session);
@@ -609,14 +617,14 @@ transaction_has_written(void)
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 }
 
-/* Holds of a lock have been removed: go on with the others, or drop it. */
+/* Holds of a lock have been removed: drop the lock if no other is left. */
 static void
 settle_held(HeldLock *lock)
 {
-	if (lock->stack.nholds == 0)
-		drop_held(lock, false);
-	else
+	if (hold_is_held(lock))
 		show_scope(lock);
+	else
+		drop_held(lock, false);
 }
 
 /*
@@ -768,7 +776,7 @@ holds_release_session(void)
 		undo_session_holds(dlist_container(HeldLock, node, iter.cur));
 }
 
-/* May LockReleaseSession() be called as it is? */
+/* Does the session have a hold of any lock? */
 static bool
 has_session_holds(void)
 {
@@ -808,14 +816,14 @@ holds_release_advisory(void)
 	}
 
 	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
-		if (lock->stack.nsession > 0)
+		if (hold_is_of_session(lock))
 			(void) heavyweight_lock(&lock->heavyweight, false, false, -1);
 	LockReleaseSession(USER_LOCKMETHOD);
 	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
 	{
 		for (int64 i = 0; i < lock->stack.nsession; i++)
 			(void) heavyweight_lock(&lock->heavyweight, true, false, -1);
-		if (lock->stack.nsession > 0)
+		if (hold_is_of_session(lock))
 			heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
 }
@@ -850,10 +858,10 @@ release_at_exit(int code pg_attribute_unused(),
 }
 
 /*
- * A subtransaction ends.  If it is rolled back, its holds go, and its marks on
- * transaction-scoped holds; its changes of session-scoped holds stay, as with
- * advisory locks.  If it is released, holds and marks become its parent's.
- * Returns false if no hold of the lock is left.
+ * A subtransaction ends.  If it is rolled back, its holds are removed, and so
+ * are its marks on transaction-scoped holds; its changes of session-scoped
+ * holds stay, as with advisory locks.  If it is released, its holds and marks
+ * become its parent's.  Returns false if no hold of the lock is left.
  */
 static bool
 end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
@@ -887,7 +895,7 @@ end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
 			hold.undone = commit ? parent : InvalidSubTransactionId;
 		stack_add(&lock->stack, hold);
 	}
-	left = lock->stack.nholds > 0;
+	left = hold_is_held(lock);
 	settle_held(lock);
 	return left;
 }

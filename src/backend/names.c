@@ -89,7 +89,7 @@ check_settings(void)
 			 wrong.value ?
 			 errdetail("The value is \"%s\".  %s", wrong.value, wrong.problem) :
 			 errdetail("%s", wrong.problem),
-			 errhint("Correct the value where it is set, which the view pg_settings shows.  If that is a configuration file, reload it.")));
+			 errhint("Correct the value where it is set: for the role or database, or in a configuration file, which must then be reloaded.")));
 }
 
 /* The namespace of this session's advisory locks. */

@@ -46,9 +46,9 @@ static bool watching = false;
 int64
 zk_time_left(int64 deadline)
 {
-	if (deadline < 0)
-		return -1;
-	return Max(deadline - zk_now_ms(), 0);
+	int64		now_ms = zk_now_ms();	/* once: it goes on between two readings */
+
+	return deadline < 0 ? -1 : Max(deadline - now_ms, 0);
 }
 
 /*
@@ -125,6 +125,16 @@ zk_check_client(void)
 }
 
 /*
+ * Has a server answered on the present connection?  One that has only granted
+ * it may refuse the credentials, or lack what zklock needs.
+ */
+static bool
+is_reached(const ZkSessionInfo *info)
+{
+	return info->state == ZK_SESSION_CONNECTED && info->answered;
+}
+
+/*
  * zk_timeout_left
  *		A call without a place in a queue waits for a session, but not for
  *		longer than the session timeout.
@@ -150,12 +160,12 @@ zk_timeout_left(int session, int64 called_at, int64 *since,
 		session_read(0, &first);
 		info->draining = first.draining;
 	}
-	if (info->state == ZK_SESSION_CONNECTED && !info->draining)
+	if (is_reached(info) && !info->draining)
 	{
 		*since = 0;
 		return info->timeout;
 	}
-	if (*since == 0 && info->state == ZK_SESSION_CONNECTED)
+	if (*since == 0 && is_reached(info))
 		*since = now;			/* draining */
 	else if (*since == 0)
 		*since = Max(called_at, info->state_since / 1000);

@@ -48,10 +48,10 @@ PG_FUNCTION_INFO_V1(zk_deadlock_status);
 PG_FUNCTION_INFO_V1(zk_stat_locks_status);
 
 #define LOCK_STATUS_COLUMNS		13
-#define SESSION_STATUS_COLUMNS	16
-#define STAT_STATUS_COLUMNS		16
+#define SESSION_STATUS_COLUMNS	17
+#define STAT_STATUS_COLUMNS		20
 #define DEADLOCK_STATUS_COLUMNS	12
-#define STAT_LOCKS_COLUMNS		16
+#define STAT_LOCKS_COLUMNS		20
 
 static const char *
 mode_name(ZnodeKind kind)
@@ -145,6 +145,20 @@ session_state_name(ZkSessionState state)
 	return "unknown";
 }
 
+/* An array of the names of what is missing. */
+static Datum
+feature_names(uint32 missing)
+{
+	Datum		names[ZK_FEATURES];
+	int			n = 0;
+
+	for (int i = 0; i < ZK_FEATURES; i++)
+		if (missing & (1 << i))
+			names[n++] = CStringGetTextDatum(zk_feature_name(i));
+	return PointerGetDatum(construct_array(names, n, TEXTOID, -1, false,
+										   TYPALIGN_INT));
+}
+
 /*
  * Fill in the row of a session; false if there is no such session.  There is
  * always the first one.
@@ -194,6 +208,8 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	values[n++] = fleet.id[0] == '\0' ? (Datum) 0 :
 		DirectFunctionCall1(uuid_in, CStringGetDatum(fleet.id));
 	values[n++] = exclusion_value(zklock_exclusion == ZK_EXCLUSION_INSTANCE);
+	nulls[n] = info.missing == 0;
+	values[n++] = feature_names(info.missing);
 	Assert(n == SESSION_STATUS_COLUMNS);
 	return true;
 }
@@ -278,6 +294,10 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
 	values[n++] = Int32GetDatum(claims_count());
 	values[n++] = Int64GetDatum(stats.claims_expired);
+	values[n++] = Int64GetDatum(stats.retained);
+	values[n++] = Int64GetDatum(stats.retaken);
+	values[n++] = Int64GetDatum(stats.revoked);
+	values[n++] = Int64GetDatum(stats.waited_revoke);
 	Assert(n == STAT_STATUS_COLUMNS);
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
@@ -390,6 +410,10 @@ put_lock_stats(ReturnSetInfo *rsinfo, const ZkLockStats *stats)
 	values[n++] = histogram(stats->wait_histogram);
 	values[n++] = histogram(stats->hold_histogram);
 	values[n++] = TimestampTzGetDatum(stats->since);
+	values[n++] = Int64GetDatum(stats->retained);
+	values[n++] = Int64GetDatum(stats->retaken);
+	values[n++] = Int64GetDatum(stats->revoked);
+	values[n++] = Int64GetDatum(stats->waited_revoke);
 	Assert(n == STAT_LOCKS_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

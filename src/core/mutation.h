@@ -35,10 +35,17 @@ typedef enum ZkMutation
 								 * last owner's */
 	ZK_READER_PRECEDES,			/* remember a reader's number as an owner's */
 	ZK_RECONNECTED_OWNS,		/* remember it across a lost connection */
-	ZK_COLLECTED_OWNS,			/* and in the next directory of the name */
+	ZK_WATCH_CROSSES_CONNECTIONS,	/* count the answer to a get that was out
+									 * when a connection was lost */
+	ZK_COLLECTED_OWNS,			/* remember it in the next directory of the
+								 * name */
 	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock without confirming it */
 	ZK_DEADLOCK_CHECKED_EARLY,	/* check our own edges when a probe is known,
 								 * not before the deadlock is ended */
+	ZK_DEADLOCK_ANSWERED_BLINDLY,	/* confirm our own edges to others without
+									 * checking them */
+	ZK_DEADLOCK_ACT_UNCHECKED,	/* end a deadlock whatever has changed since
+								 * it was read */
 	ZK_DEADLOCK_ANY_GENERATION, /* take edges to be the same whatever their
 								 * generations */
 	ZK_DEADLOCK_EDGES_STAY,		/* withdraw no edge */
@@ -53,6 +60,8 @@ typedef enum ZkMutation
 	ZK_DEADLOCK_SECOND_VICTIM,	/* fail a member of ours along with the victim
 								 * of another instance */
 	ZK_WATCHES_OF_ONE_TYPE,	/* forget all watches of a path when one fires */
+	ZK_UNSENT_WATCH_DROPPED,	/* when the connection is lost, forget watches
+								 * whose requests are out */
 	ZK_WAKE_LATE,				/* lose events that arrive while others are
 								 * taken */
 	ZK_EVENT_DROPPED,			/* now and then, drop the event of a watch */
@@ -67,8 +76,41 @@ typedef enum ZkMutation
 	ZK_REQUEUE_KEEPS_TOKEN,		/* keep the token when queuing again */
 	ZK_DIRECTORY_STAYS,			/* do not make a directory again that has been
 								 * deleted */
-	ZK_DELETE_FORGOTTEN			/* take a delete for done whose answer is
+	ZK_DELETE_FORGOTTEN,		/* take a delete for done whose answer is
 								 * lost */
+	ZK_GROUP_AGAIN,				/* send a group again with other writes of its
+								 * owner */
+	ZK_CLAIM_STAYS,				/* do not end claims that are over */
+	ZK_CLAIM_OVER_USED,			/* use and renew those that are over */
+	ZK_CLAIM_NOT_RENEWED,		/* renew none, and say that it was */
+	ZK_CLAIM_RENEWED_UNPROVED,	/* renew those of a session that may have
+								 * ended */
+	ZK_CLAIM_UNCHECKED,			/* commit under a claim that is lost */
+	ZK_CLAIM_USERS_FORGOTTEN,	/* release the lock with the claim, in use or
+								 * not */
+	ZK_CLAIM_ENDS_LATE,			/* a claim goes on for a while when its ttl is
+								 * over */
+	ZK_SESSION_STAYS,			/* do not close sessions that are empty */
+	ZK_ONE_SESSION_PROVED,		/* commit if the session of the first lock has
+								 * not ended */
+	ZK_RESTORE_UNNOTICED,		/* do not notice that ZooKeeper is an older
+								 * copy */
+	ZK_LATE_ANSWER_PROVES,		/* take an answer to prove the session until it
+								 * arrives, not until the request was sent */
+	ZK_CLOCK_READ_TWICE,		/* sleep without an end if what is due is due
+								 * between two readings of the clock */
+	ZK_EVENT_LEAKED,			/* do not free what a watch has told */
+	ZK_HEARTBEAT_ALWAYS,		/* keep the lease of a session without locks */
+	ZK_NOT_HANDED_ON,			/* release a lock though others of the instance
+								 * wait for it */
+	ZK_LEASE_OF_ONE,			/* have one proof prolong the lease by the
+								 * session timeout */
+	ZK_REVOCATION_FORGOTTEN,	/* retain a lock by habit as if it had not been
+								 * revoked */
+	ZK_OTHERS_FORGOTTEN,		/* the same as if no other kind of client had
+								 * been seen in its queue */
+	ZK_HABITS_UNBOUNDED			/* retain by habit more locks than there may
+								 * be */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

@@ -132,10 +132,10 @@ reason_of_line(const char *line, bool connected, int64_t session,
 				 len, text);
 	else if (session != 0)
 		snprintf(reason, size,
-				 "server %.*s has closed the connection instead of resuming session 0x%" PRIx64 ": it has no majority, too many connections of this host, or older data than the session has seen (restored or wiped)",
+				 "server %.*s has closed the connection instead of resuming session 0x%" PRIx64 ": it is starting, has no majority, too many connections of this host, or older data than the session has seen",
 				 len, text, (uint64_t) session);
 	else
 		snprintf(reason, size,
-				 "server %.*s has closed the connection before a session began: it has no majority, too many connections of this host, or expects TLS",
+				 "server %.*s has closed the connection before a session began: it is starting, has no majority, too many connections of this host, or expects TLS",
 				 len, text);
 }

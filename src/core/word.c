@@ -125,16 +125,24 @@ word_end(Writer *writer, int start)
 	}
 }
 
-static int
-digit_value(char digit)
+/* The value of a hexadecimal digit in lower case; -1: it is none. */
+int
+word_hex_digit(char digit)
 {
 	if (digit >= '0' && digit <= '9')
 		return digit - '0';
-	if (digit >= 'A' && digit <= 'F')
-		return digit - 'A' + 10;
 	if (digit >= 'a' && digit <= 'f')
 		return digit - 'a' + 10;
 	return -1;
+}
+
+/* The same in either case. */
+static int
+digit_value(char digit)
+{
+	if (digit >= 'A' && digit <= 'F')
+		return digit - 'A' + 10;
+	return word_hex_digit(digit);
 }
 
 /*
@@ -285,6 +293,26 @@ word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
 		value = value * base + (unsigned) digit;
 	}
 	*number = value;
+	return true;
+}
+
+/*
+ * word_parse_hex
+ *		Read a number of WORD_HEX_DIGITS digits in lower case, whatever
+ *		follows them.
+ */
+bool
+word_parse_hex(const char *text, uint64_t *number)
+{
+	*number = 0;
+	for (int i = 0; i < WORD_HEX_DIGITS; i++)
+	{
+		int			digit = word_hex_digit(text[i]);
+
+		if (digit < 0)
+			return false;
+		*number = *number << 4 | (uint64_t) digit;
+	}
 	return true;
 }
 

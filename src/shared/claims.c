@@ -62,6 +62,7 @@
 
 #include "access/xact.h"
 #include "common/hashfn.h"
+#include "core/mutation.h"
 #include "port/atomics.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
@@ -236,6 +237,13 @@ note_due(int64 due_us)
 		}
 }
 
+/* When a claim ends if it is not renewed. */
+static int64
+end_of(const ClaimEntry *entry)
+{
+	return entry->end_us + (ZK_MUTATED(ZK_CLAIM_ENDS_LATE) ? 3000000 : 0);
+}
+
 static int *
 chain_of(const uint8 *secret)
 {
@@ -349,7 +357,7 @@ claim_begin(int number, ZkProcLock *proc, int64 now)
 	}
 	LWLockRelease(claims_lock);
 	if (proc->lost)
-		slot_drop_locked(proc, now);
+		(void) slot_drop_locked(proc, now);
 	slot_unlock_last(slot);
 	if (due_us != PG_INT64_MAX)
 		note_due(due_us);
@@ -360,15 +368,17 @@ static void
 end_entry(ClaimEntry *entry, int64 now)
 {
 	ZkProcLock *proc = entry->proc;
+	int64		held_us = now - proc->since;
 	char		path[ZNODE_PATH_SIZE];
+	bool		retained;
 
-	stats_count_release(now - proc->since);
 	key_path(&proc->slot->key, path);
-	lock_stats_release(lock_stats_id(path), now - proc->since);
 	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
 	free_entry(entry);
 	LWLockRelease(claims_lock);
-	slot_drop_locked(proc, now);
+	retained = slot_drop_locked(proc, now);
+	stats_count_release(retained, held_us);
+	lock_stats_release(lock_stats_id(path), retained, held_us);
 }
 
 /* The claim of this slot, or NULL; its partition lock is held. */
@@ -414,14 +424,15 @@ claim_end_of(const ZkKey *lock)
 }
 
 /*
- * Lock the slot of a claim that goes on, and set *entry; NULL, and nothing is
- * locked, if there is none with this token.
+ * Lock the slot of a claim that goes on, and set *entry, and *now to a time
+ * under that lock; NULL, and nothing is locked, if there is none with this
+ * token.
  *
  * *number is that of claim_reserve() if it is the token of a hold of this
  * process, else -1.
  */
 static ZkSlot *
-lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
+lock_live(const ClaimToken *token, LWLockMode mode, int64 *now,
 		  ClaimEntry **entry, int *number)
 {
 	ZkProcLock *proc = NULL;
@@ -438,11 +449,14 @@ lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
 	slot = proc ? proc_lock_slot(proc, mode) : NULL;
 	if (slot == NULL)
 		return NULL;
+	*now = zk_now_us();
 
 	/* it may have ended, and its place be another's */
 	if (*(ZkProcLock *volatile *) &(*entry)->proc == proc && proc->is_claim &&
 		claim_is_same((*entry)->secret, token->secret) && !proc->lost &&
-		slot->state == ZK_SLOT_HELD && !claim_is_over((*entry)->end_us, now))
+		slot->state == ZK_SLOT_HELD &&
+		(!claim_is_over(end_of(*entry), *now) ||
+		 ZK_MUTATED(ZK_CLAIM_OVER_USED)))
 		return slot;
 	slot_unlock(slot);
 	return NULL;
@@ -458,10 +472,11 @@ lock_live(const ClaimToken *token, LWLockMode mode, int64 now,
 ZkClaimState
 claim_find(const ClaimToken *token, ZkKey *key, int *number)
 {
+	int64		now;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
 
-	slot = lock_live(token, LW_SHARED, zk_now_us(), &entry, number);
+	slot = lock_live(token, LW_SHARED, &now, &entry, number);
 	if (slot == NULL)
 		return *number >= 0 ? ZK_CLAIM_RESERVED : ZK_CLAIM_ENDED;
 	*key = slot->key;
@@ -482,18 +497,19 @@ set_ttl(int number, int64 ttl_us)
  * claim_renew
  *		Have the ttl count from now on; 0: the same ttl as before.
  *
- * Returns ZK_CLAIM_UNPROVED, and does nothing, if the session may have ended.
+ * Returns ZK_CLAIM_UNPROVED, and only sets *session, if that session may have
+ * ended.
  */
 ZkClaimState
-claim_renew(const ClaimToken *token, int64 ttl_us)
+claim_renew(const ClaimToken *token, int64 ttl_us, int *session)
 {
-	int64		now = zk_now_us();
+	int64		now;
 	int64		due_us = PG_INT64_MAX;
 	int			number;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
 
-	slot = lock_live(token, LW_EXCLUSIVE, now, &entry, &number);
+	slot = lock_live(token, LW_EXCLUSIVE, &now, &entry, &number);
 	if (slot == NULL && number >= 0)
 	{
 		if (ttl_us != 0)
@@ -502,7 +518,11 @@ claim_renew(const ClaimToken *token, int64 ttl_us)
 	}
 	if (slot == NULL)
 		return ZK_CLAIM_ENDED;
-	if (now < lease_read_ms(slot->contender.session) * 1000)
+	*session = slot->contender.session;
+	if (ZK_MUTATED(ZK_CLAIM_NOT_RENEWED))
+		due_us = entry->end_us;
+	else if (now < lease_read_ms(*session) * 1000 ||
+			 ZK_MUTATED(ZK_CLAIM_RENEWED_UNPROVED))
 	{
 		if (ttl_us != 0)
 			entry->ttl_us = ttl_us;
@@ -525,7 +545,7 @@ ZkProcLock *
 claim_use(const ClaimToken *token, bool *full)
 {
 	ZkProcLock *proc = proc_new();
-	int64		now = zk_now_us();
+	int64		now;
 	int			number;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
@@ -533,7 +553,7 @@ claim_use(const ClaimToken *token, bool *full)
 	*full = proc == NULL;
 	if (proc == NULL)
 		return NULL;
-	slot = lock_live(token, LW_EXCLUSIVE, now, &entry, &number);
+	slot = lock_live(token, LW_EXCLUSIVE, &now, &entry, &number);
 	if (slot == NULL)
 	{
 		proc_free(proc);
@@ -543,12 +563,13 @@ claim_use(const ClaimToken *token, bool *full)
 	proc->procno = ZkMyProcNumber;
 	proc->kind = entry->proc->kind;
 	proc->granted = true;
-	proc->uses_claim = true;
+	proc->uses_claim = !ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN);
 	proc->zk_session = slot->contender.session;
 	proc->since = now;
 	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);
-	slot->nholding++;
+	if (!ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN))
+		slot->nholding++;
 	pg_atomic_fetch_add_u32(&claims->nusers, 1);
 
 	/* who waits for the slot waits for this transaction now */
@@ -579,14 +600,16 @@ claim_leave(ZkProcLock *proc, bool end)
 	now = zk_now_us();
 	entry = proc->lost ? NULL : claim_of_slot(slot);
 	if (entry != NULL && !end && slot->nholding == 2 &&
-		claim_is_over(entry->end_us, now))
+		claim_is_over(end_of(entry), now))
 	{
 		stats_count_expired_claim();
 		end = true;
 	}
 	if (entry != NULL && end)
 		end_entry(entry, now);
-	slot_drop_locked(proc, now);
+	if (ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN))
+		proc->lost = true;
+	(void) slot_drop_locked(proc, now);
 	pg_atomic_fetch_sub_u32(&claims->nusers, 1);
 	slot_unlock_last(slot);
 }
@@ -598,10 +621,10 @@ claim_leave(ZkProcLock *proc, bool end)
 bool
 claim_end(const ClaimToken *token)
 {
-	int64		now = zk_now_us();
+	int64		now;
 	int			number;
 	ClaimEntry *entry;
-	ZkSlot	   *slot = lock_live(token, LW_EXCLUSIVE, now, &entry, &number);
+	ZkSlot	   *slot = lock_live(token, LW_EXCLUSIVE, &now, &entry, &number);
 
 	if (slot == NULL)
 		return false;
@@ -670,6 +693,8 @@ claims_due_ms(void)
 
 	if (procs_claim_losses() != losses_seen)
 		return 1;
+	if (ZK_MUTATED(ZK_CLAIM_STAYS))
+		return 0;
 	return due_us == PG_INT64_MAX ? 0 : (due_us + 999) / 1000;
 }
 
@@ -679,9 +704,9 @@ look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, ZkEndedClaim *ended)
 {
 	bool		lost = entry->proc->lost;
 
-	if (!lost && !claim_is_over(entry->end_us, now))
+	if (!lost && !claim_is_over(end_of(entry), now))
 	{
-		note_due(entry->end_us);
+		note_due(end_of(entry));
 		return false;
 	}
 	if (!lost && slot->nholding > 1)

@@ -70,7 +70,8 @@ extern void claim_begin(int number, ZkProcLock *proc, int64 now);
 /* backends: those that a token stands for */
 extern ZkClaimState claim_find(const ClaimToken *token, ZkKey *key,
 							   int *number);
-extern ZkClaimState claim_renew(const ClaimToken *token, int64 ttl_us);
+extern ZkClaimState claim_renew(const ClaimToken *token, int64 ttl_us,
+								int *session);
 extern ZkProcLock *claim_use(const ClaimToken *token, bool *full);
 extern void claim_leave(ZkProcLock *proc, bool end);
 extern bool claim_end(const ClaimToken *token);

@@ -17,6 +17,15 @@
 #include "shared/clock.h"
 #include "utils/timestamp.h"
 
+static int64
+read_us(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 /*
  * zk_now_us, zk_now_ms
  *		The time of a clock that also runs while the machine sleeps, in
@@ -25,10 +34,7 @@
 int64
 zk_now_us(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	return read_us(CLOCK_BOOTTIME);
 }
 
 int64
@@ -38,16 +44,24 @@ zk_now_ms(void)
 }
 
 /*
+ * zk_earlier
+ *		The earlier one of two times of these clocks, each of which may be 0:
+ *		never.
+ */
+int64
+zk_earlier(int64 one, int64 other)
+{
+	return one == 0 ? other : other == 0 ? one : Min(one, other);
+}
+
+/*
  * zk_cpu_us
  *		How long this thread has been on a processor, in microseconds.
  */
 int64
 zk_cpu_us(void)
 {
-	struct timespec used;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-	return (int64) used.tv_sec * 1000000 + used.tv_nsec / 1000;
+	return read_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /*

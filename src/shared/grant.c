@@ -164,8 +164,8 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	now = zk_now_us();			/* not before an earlier slot_drop() */
 	*next = slot_of_mail(slot->mail_node.next);
 	if (slot->state == ZK_SLOT_IDLE &&
-		turn_mail_opened(&slot->turn, slot_has_taker(slot), retain_time_us(),
-						 now) == TURN_GIVE_UP)
+		turn_mail_opened(&slot->turn, slot_has_taker(slot),
+						 slot_retain_time(slot), now) == TURN_GIVE_UP)
 		slot_event(slot, SLOT_GIVEN_UP);
 	slot->mailed = false;
 	watch_wanted = turn_take_ask(&slot->turn);
@@ -194,17 +194,17 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
  *		session.
  *
  * Noted before the create, so that the next worker can find the znode even if
- * this one ends before the answer.  "retain": the slot may be retained, which
- * the znode will say.
+ * this one ends before the answer.  "retain_ms": how long the slot may be
+ * retained, which the znode will say, or 0.
  */
 void
-slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, bool retain)
+slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, int32 retain_ms)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
 	slot->contender.has_uuid = true;
 	slot->contender.session = session;
-	slot->contender.retain = retain;
+	slot->contender.retain_ms = retain_ms;
 	slot->contender.may_have_waits = false;
 	slot->contender.has_sequence = slot->contender.requeued = false;
 	slot_unlock(slot);
@@ -229,11 +229,10 @@ slot_set_uncreated(ZkSlot *slot)
  *
  * The next contender has the UUID and the session of this one, and until it is
  * created the slot has this one's number.  So if this worker ends before the
- * answer, the next one can tell which of the two it finds.  "retain" is as for
- * slot_set_uuid().  Returns whether a contender is wanted, and sets *wanted.
+ * answer, the next one can tell which of the two it finds.  Returns whether a contender is wanted, and sets *wanted.
  */
 bool
-slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
+slot_requeue(ZkSlot *slot, ZkContender *wanted)
 {
 	ZkContender last;
 	bool		requeued = false;
@@ -254,11 +253,23 @@ slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted)
 		slot->contender.sequence = last.sequence;
 		slot->contender.has_sequence = true;
 		slot->contender.requeued = true;
-		slot->contender.retain = retain;
 		*wanted = slot->contender;
 	}
 	slot_unlock(slot);
 	return requeued;
+}
+
+/*
+ * slot_set_retain_ms
+ *		The contender that slot_requeue() has announced may be retained for so
+ *		long.
+ */
+void
+slot_set_retain_ms(ZkSlot *slot, int32 retain_ms)
+{
+	slot_lock(slot, LW_EXCLUSIVE);
+	slot->contender.retain_ms = retain_ms;
+	slot_unlock(slot);
 }
 
 /*
@@ -329,7 +340,8 @@ set_granted(ZkSlot *slot, int64 *check_at)
 	slot_event(slot, SLOT_GRANTED);
 	slot->checked_at = now;
 	slot->writer_behind = false;
-	*check_at = turn_granted(&slot->turn, queued, slot->contender.retain, now);
+	*check_at = turn_granted(&slot->turn, queued,
+							 slot->contender.retain_ms > 0, now);
 	if (has_ready_waiter(slot))
 		*check_at = 0;
 	slot_wake_any(slot);
@@ -446,15 +458,35 @@ bool
 slot_set_contended(ZkSlot *slot)
 {
 	bool		in_use;
+	bool		was_retained;
 
 	slot_lock(slot, LW_EXCLUSIVE);
+	was_retained = slot->turn.idle == TURN_RETAINED;
 	if (turn_contended(&slot->turn, slot->state == ZK_SLOT_IDLE,
 					   slot_has_taker(slot), slot->nwanting,
 					   zk_now_us()) == TURN_GIVE_UP)
+	{
+		slot->revoked = was_retained;
 		slot_event(slot, SLOT_GIVEN_UP);
+	}
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	slot_unlock(slot);
 	return in_use;
+}
+
+/*
+ * slot_read_use
+ *		How have backends used what the instance owns by the contender, which
+ *		is being given up?
+ */
+void
+slot_read_use(ZkSlot *slot, ZkSlotUse *use)
+{
+	slot_lock(slot, LW_SHARED);
+	use->dropped_at = slot->dropped_at;
+	use->retaken = slot->retaken;
+	use->revoked = slot->revoked;
+	slot_unlock(slot);
 }
 
 /*
@@ -573,10 +605,10 @@ slots_retire(void)
  *		Another client asks for the lock: cancel the statements of its holders,
  *		and end the claim that holds it.
  *
- * Returns how many were canceled or ended.  A holder that is committing is left
- * alone, since it ends by itself.  The client that asks is unknown, so holders
- * that only superusers may cancel are left alone, too: sessions of superusers,
- * and processes without a role.  *nleft is the number of those.
+ * Returns how many were canceled or ended.  A holder that is committing is
+ * left alone, since it ends by itself.  The client that asks is unknown, so
+ * holders that only superusers may cancel are left alone, too: sessions of
+ * superusers, and processes without a role.  *nleft is the number of those.
  */
 int
 slot_cancel_holders(ZkSlot *slot, int *nleft)
@@ -626,11 +658,11 @@ wake_together(int pid)
  *		other instances.
  *
  * "pid" and "since" identify the wait, as in ZkWait.  "deadlock" is the number
- * from deadlock_add(); or ZK_STEPS_BACK: the wait does not end, but goes on
- * behind other backends that wait for the heavyweight lock.  The worker knows
- * a contender of the slot.  Returns false, and does nothing, if that wait is
- * over.  The backend goes on waiting after all if the slot changes its state
- * before the backend looks.
+ * from deadlock_add(); or ZK_VICTIM_REQUEUES: the wait does not end, but goes
+ * on behind other backends that wait for the heavyweight lock.  The worker
+ * knows a contender of the slot.  Returns false, and does nothing, if that
+ * wait is over.  The backend goes on waiting after all if the slot changes its
+ * state before the backend sees this.
  */
 bool
 slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
@@ -673,7 +705,7 @@ slot_check_idle(ZkSlot *slot, int64 now_ms)
 	if (slot->state == ZK_SLOT_IDLE &&
 		turn_checked(&slot->turn,
 					 slot->reserved && has_ready_waiter(slot),
-					 retain_time_us(), now_ms * 1000,
+					 slot_retain_time(slot), now_ms * 1000,
 					 &check_at) == TURN_GIVE_UP)
 	{
 		slot->asked = false;

@@ -48,13 +48,15 @@ extern bool slots_retire(void);
 extern int64 slot_report(ZkSlot *slot, unsigned report, int32 sequence,
 						 int64 token);
 extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
-						  bool retain);
+						  int32 retain_ms);
 extern void slot_set_uncreated(ZkSlot *slot);
-extern bool slot_requeue(ZkSlot *slot, bool retain, ZkContender *wanted);
+extern bool slot_requeue(ZkSlot *slot, ZkContender *wanted);
+extern void slot_set_retain_ms(ZkSlot *slot, int32 retain_ms);
 extern void slot_set_may_have_waits(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
+extern void slot_read_use(ZkSlot *slot, ZkSlotUse *use);
 extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);

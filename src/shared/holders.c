@@ -45,6 +45,10 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 static void
 fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
 {
+	char		path[ZNODE_PATH_SIZE];
+
+	key_path(&slot->key, path);
+	key_tag(&slot->key, path, &wait->tag);
 	wait->slot = proc->slot;
 	wait->pid = proc_backend(proc)->pid;
 	wait->since = proc->since;
@@ -152,9 +156,9 @@ is_waiting(const ZkProcLock *proc)
  * instance, since another instance's writer stands behind their contender; so
  * it waits for its own instance's holders first.  A backend that wants any of
  * several slots may be behind another one that waits for one of them: what
- * blocks that one blocks both.  Slots that are being granted or given up are
- * left out, since they change by themselves; so are waits that a deadlock is
- * to end.
+ * blocks that one blocks both.  If the slot is NONE or RELEASING, the backend
+ * asks for it soon.  IDLE slots are left out, since the backend takes them; so
+ * are waits that a deadlock is to end.
  *
  * The worker may use the slots until it calls slot_set_gone().
  */
@@ -178,8 +182,7 @@ slots_waits(int *nwaits)
 		slot = proc_lock_slot(proc, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (is_waiting(proc) &&
-			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD))
+		if (is_waiting(proc) && slot->state != ZK_SLOT_IDLE)
 			fill_wait(&waits[nfound++], slot, proc);
 		slot_unlock(slot);
 	}

@@ -45,8 +45,9 @@ typedef struct ZkWait
 	TimestampTz xact_start;		/* of the transaction that waits */
 	int			alternatives;	/* number of slots of which it waits for any;
 								 * 0: for this very one */
-	ZkSlotState state;			/* WANTED, or HELD: see slots_waits() */
+	ZkSlotState state;			/* see slots_waits() */
 	ZkContender contender;
+	LOCKTAG		tag;			/* of the slot's heavyweight lock */
 } ZkWait;
 
 /*

@@ -52,7 +52,7 @@
 #define ZK_TRANCHE		"zklock lock stats"
 
 #define STATS_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/zklock_locks.stat"
-#define STATS_FORMAT	0x5A4B0002	/* changes with ZkLockStats */
+#define STATS_FORMAT	0x5A4B0003	/* changes with ZkLockStats */
 
 /* The most entries that one clock sweep looks at. */
 #define STEPS			32
@@ -395,8 +395,8 @@ find_entry(uint64 id, const ZkKey *key)
  *		A backend has taken the lock; see stats_count_take().
  */
 void
-lock_stats_take(uint64 id, const ZkKey *key, bool handed_off, bool waited,
-				int64 wait_us)
+lock_stats_take(uint64 id, const ZkKey *key, bool handed_off, bool retaken,
+				bool waited, int64 wait_us)
 {
 	StatsEntry *entry = find_entry(id, key);
 	int			bucket = histogram_bucket(wait_us);
@@ -405,6 +405,7 @@ lock_stats_take(uint64 id, const ZkKey *key, bool handed_off, bool waited,
 		return;
 	entry->stats.taken++;
 	entry->stats.handed_off += handed_off;
+	entry->stats.retaken += retaken;
 	entry->stats.waited += waited;
 	entry->stats.wait_time += wait_us;
 	entry->stats.max_wait = Max(entry->stats.max_wait, wait_us);
@@ -434,39 +435,78 @@ lock_stats_failure(uint64 id, const ZkKey *key, ZkOutcome outcome)
 
 /*
  * lock_stats_release
- *		A backend gives back the lock.
+ *		A backend gives back the lock, which the instance may retain.
  */
 void
-lock_stats_release(uint64 id, int64 held_us)
+lock_stats_release(uint64 id, bool retained, int64 held_us)
 {
 	StatsEntry *entry = find_entry(id, NULL);
 	int			bucket = histogram_bucket(held_us);
 
 	if (entry == NULL)
 		return;
+	entry->stats.retained += retained;
 	entry->stats.hold_time += held_us;
 	entry->stats.max_hold = Max(entry->stats.max_hold, held_us);
 	entry->stats.hold_histogram[bucket]++;
 	SpinLockRelease(&entry->mutex);
 }
 
+/* The entry of the lock with this key, as find_entry(). */
+static StatsEntry *
+find_entry_of(const ZkKey *key)
+{
+	char		path[ZNODE_PATH_SIZE];
+
+	key_path(key, path);
+	return find_entry(lock_stats_id(path), key);
+}
+
 /*
  * lock_stats_lost
  *		A backend has lost the lock while it held it.
  *
- * "key" is that of its slot.  The caller may hold a partition lock.
+ * "key" is that of its slot, here and below.  The caller may hold a partition
+ * lock.
  */
 void
 lock_stats_lost(const ZkKey *key)
 {
-	char		path[ZNODE_PATH_SIZE];
-	StatsEntry *entry;
+	StatsEntry *entry = find_entry_of(key);
 
-	key_path(key, path);
-	entry = find_entry(lock_stats_id(path), key);
 	if (entry == NULL)
 		return;
 	entry->stats.lost++;
+	SpinLockRelease(&entry->mutex);
+}
+
+/*
+ * lock_stats_revoked
+ *		The lock, which was retained, is given up, because others wait for it.
+ */
+void
+lock_stats_revoked(const ZkKey *key)
+{
+	StatsEntry *entry = find_entry_of(key);
+
+	if (entry == NULL)
+		return;
+	entry->stats.revoked++;
+	SpinLockRelease(&entry->mutex);
+}
+
+/*
+ * lock_stats_revoke_wait
+ *		We own the lock, which another instance had retained and given up.
+ */
+void
+lock_stats_revoke_wait(const ZkKey *key)
+{
+	StatsEntry *entry = find_entry_of(key);
+
+	if (entry == NULL)
+		return;
+	entry->stats.waited_revoke++;
 	SpinLockRelease(&entry->mutex);
 }
 

@@ -31,6 +31,10 @@ typedef struct ZkLockStats
 	int64		failed;
 	int64		deadlocks;
 	int64		lost;
+	int64		retained;
+	int64		retaken;
+	int64		revoked;
+	int64		waited_revoke;
 	int64		wait_time;
 	int64		max_wait;
 	int64		hold_time;
@@ -45,10 +49,12 @@ extern void lock_stats_startup_shmem(void);
 
 extern uint64 lock_stats_id(const char *path);
 extern void lock_stats_take(uint64 id, const ZkKey *key, bool handed_off,
-							bool waited, int64 wait_us);
+							bool retaken, bool waited, int64 wait_us);
 extern void lock_stats_failure(uint64 id, const ZkKey *key, ZkOutcome outcome);
-extern void lock_stats_release(uint64 id, int64 held_us);
+extern void lock_stats_release(uint64 id, bool retained, int64 held_us);
 extern void lock_stats_lost(const ZkKey *key);
+extern void lock_stats_revoked(const ZkKey *key);
+extern void lock_stats_revoke_wait(const ZkKey *key);
 extern ZkLockStats *lock_stats_read(int *n);
 extern void lock_stats_reset(void);
 

@@ -21,8 +21,8 @@ typedef enum ZkOutcome
 	ZK_UNPROVED,				/* is the instance still the owner? */
 	ZK_QUEUED,					/* contenders are ahead */
 
-	/* it begins anew */
-	ZK_GO_BACK,					/* call slot_requeue_tier1(), and wait in tier
+	/* it starts over */
+	ZK_REQUEUE_TIER1,			/* call slot_requeue_tier1(), and wait in tier
 								 * 1 */
 	ZK_GIVE_WAY,				/* the same, once slot_call_ahead() is false */
 

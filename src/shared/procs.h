@@ -18,13 +18,13 @@
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
-/* In place of a deadlock's number: other backends are to go ahead. */
-#define ZK_STEPS_BACK		PG_UINT32_MAX
+/* In place of a deadlock's number: the victim requeues in tier 1. */
+#define ZK_VICTIM_REQUEUES	PG_UINT32_MAX
 
 /*
  * What one backend or claim wants or holds of a slot, as a PROCLOCK is for the
- * lock manager.  Kept small, since there may be many.  "committing", which alone
- * may change under a shared lock, has a byte of its own.
+ * lock manager.  Kept small, since there may be many.  "committing", which
+ * alone may change under a shared lock, has a byte of its own.
  */
 typedef struct ZkProcLock
 {
@@ -51,10 +51,11 @@ typedef struct ZkProcLock
 	bool		superuser:1;	/* of a superuser's session */
 	bool		is_claim:1;		/* granted: of a claim, not of a process */
 	bool		uses_claim:1;	/* granted: beside a claim, or one that was */
+	bool		retaken:1;		/* granted: it found the slot retained */
 	uint16		alternatives:9; /* not granted: number of slots of which it
 								 * wants any; 0: this very one */
 	uint32		victim_of;		/* number of the deadlock that ends the wait,
-								 * or 0, or ZK_STEPS_BACK */
+								 * or 0, or ZK_VICTIM_REQUEUES */
 	int64		since;			/* start of the want or hold, as of
 								 * zk_now_us() */
 	TimestampTz xact_start;		/* start of the transaction that wanted it; of

@@ -76,6 +76,29 @@ static ProofShared *proof = NULL;
 static LWLock *session_lock = NULL;
 
 /*
+ * zk_feature_name
+ *		What ZooKeeper calls it.
+ */
+const char *
+zk_feature_name(ZkFeature feature)
+{
+	switch (feature)
+	{
+		case ZK_FEATURE_MULTI:
+			return "multi";
+		case ZK_FEATURE_CREATE2:
+			return "create2";
+		case ZK_FEATURE_CONTAINER:
+			return "createContainer";
+		case ZK_FEATURE_REMOVE_WATCHES:
+			return "removeWatches";
+		case ZK_FEATURE_RESUME:
+			return "session resumption";
+	}
+	return "unknown";
+}
+
+/*
  * session_info_request_shmem
  *		Reserve shared memory and a lock; for the shmem_request_hook.
  */
@@ -344,6 +367,32 @@ void
 proof_prepare_wait(void)
 {
 	ConditionVariablePrepareToSleep(&proof->cv);
+}
+
+/*
+ * proof_wait
+ *		Wait until ZooKeeper has confirmed the session after this ticket was
+ *		drawn; false if it has not by until_ms, as of zk_now_ms().
+ *
+ * The wait can be canceled.
+ */
+bool
+proof_wait(int session, uint32 ticket, int64 until_ms, uint32 wait_event)
+{
+	bool		given;
+
+	ConditionVariablePrepareToSleep(&proof->cv);
+	for (;;)
+	{
+		int64		left_ms = until_ms - zk_now_ms();
+
+		given = proof_is_given(session, ticket);
+		if (given || left_ms <= 0)
+			break;
+		(void) ConditionVariableTimedSleep(&proof->cv, left_ms, wait_event);
+	}
+	ConditionVariableCancelSleep();
+	return given;
 }
 
 /*

@@ -42,6 +42,18 @@ typedef enum ZkSessionState
 	ZK_SESSION_SUSPENDED		/* connection lost; the session may be alive */
 } ZkSessionState;
 
+/* The features of ZooKeeper that a server may lack and that zklock uses. */
+typedef enum ZkFeature
+{
+	ZK_FEATURE_MULTI,
+	ZK_FEATURE_CREATE2,
+	ZK_FEATURE_CONTAINER,
+	ZK_FEATURE_REMOVE_WATCHES,
+	ZK_FEATURE_RESUME			/* of sessions, on another connection */
+} ZkFeature;
+
+#define ZK_FEATURES			(ZK_FEATURE_RESUME + 1)
+
 #define ZK_SERVER_SIZE		64
 #define ZK_ERROR_SIZE		256
 #define ZK_PASSWD_SIZE		16
@@ -60,6 +72,8 @@ typedef struct ZkSessionInfo
 									 * answered since then; unused while
 									 * connected */
 	bool		answered;		/* while connected: the server has answered */
+	bool		probed;			/* a server of this session has what zklock
+								 * needs */
 	int			worker_pid;		/* 0: none */
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
@@ -71,7 +85,10 @@ typedef struct ZkSessionInfo
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
 	int64		sessions;		/* sessions begun since server start */
 	int64		reconnects;		/* connections regained within a session */
-	char		last_error[ZK_ERROR_SIZE];	/* "" if none since connected */
+	uint32		missing;		/* 1 << ZkFeature, of each that the servers
+								 * were found to lack */
+	char		last_error[ZK_ERROR_SIZE];	/* "" if none since a server
+											 * has answered */
 } ZkSessionInfo;
 
 /* The state of the fleet; worker/fleet/fleet.c */
@@ -93,6 +110,7 @@ extern void session_info_request_shmem(void);
 extern void session_info_startup_shmem(void);
 
 /* any process */
+extern const char *zk_feature_name(ZkFeature feature);
 extern void session_read(int session, ZkSessionInfo *info);
 extern int64 path_bytes_read(int session);
 extern int64 path_bytes_read_all(void);
@@ -105,6 +123,8 @@ extern void proof_wake_waiters(void);
 extern uint32 proof_ask(int session);
 extern bool proof_is_given(int session, uint32 ticket);
 extern void proof_prepare_wait(void);
+extern bool proof_wait(int session, uint32 ticket, int64 until_ms,
+					   uint32 wait_event);
 
 /* the worker */
 extern void session_write(int session, const ZkSessionInfo *info);

@@ -52,6 +52,7 @@ int			zklock_max_claims;
 int			zklock_max_tracked_locks;
 int			zklock_handoff_quantum;
 int			zklock_retain_time;
+int			zklock_max_retain_time;
 char	   *zklock_auth;
 int			zklock_acl;
 int			zklock_node_format;
@@ -926,9 +927,17 @@ define_transaction_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.retain_time",
 							"Sets how long an idle lock is kept for the next transaction of this server.",
-							"The lock is given up at once when another server waits for it.  Zero gives it up at transaction end.",
+							"The lock is given up at once when another server waits for it.  Zero gives it up at transaction end; -1 keeps those that this server takes again and again.",
 							&zklock_retain_time,
-							0, 0, INT_MAX,
+							ZK_RETAIN_BY_HABIT, ZK_RETAIN_BY_HABIT, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_retain_time",
+							"Sets the longest time for which an idle lock is kept if \"zklock.retain_time\" is -1.",
+							NULL,
+							&zklock_max_retain_time,
+							1000, 1, INT_MAX,
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
@@ -969,8 +978,8 @@ settings_define(void)
 }
 
 /*
- * handoff_quantum_us, retain_time_us
- *		The settings in microseconds.
+ * handoff_quantum_us
+ *		The setting in microseconds.
  */
 int64
 handoff_quantum_us(void)
@@ -978,8 +987,15 @@ handoff_quantum_us(void)
 	return (int64) zklock_handoff_quantum * 1000;
 }
 
+/*
+ * most_retain_us
+ *		The longest time for which any lock is retained, in microseconds.
+ */
 int64
-retain_time_us(void)
+most_retain_us(void)
 {
-	return (int64) zklock_retain_time * 1000;
+	int			time = zklock_retain_time == ZK_RETAIN_BY_HABIT ?
+	zklock_max_retain_time : zklock_retain_time;
+
+	return (int64) time * 1000;
 }

@@ -62,7 +62,8 @@ extern int	zklock_max_locks;
 extern int	zklock_max_claims;
 extern int	zklock_max_tracked_locks;
 extern int	zklock_handoff_quantum; /* ms */
-extern int	zklock_retain_time; /* ms */
+extern int	zklock_retain_time; /* ms, or ZK_RETAIN_BY_HABIT */
+extern int	zklock_max_retain_time; /* ms */
 extern char *zklock_auth;
 extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
@@ -78,6 +79,9 @@ extern char *zklock_tls_cert;
 extern char *zklock_tls_key;
 extern char *zklock_sasl_user;
 extern char *zklock_sasl_password_file;
+
+/* zklock.retain_time: as core/lock/habit decides for each lock. */
+#define ZK_RETAIN_BY_HABIT	(-1)
 
 /* The prefix of the names that stand for advisory locks. */
 #define ZK_ADVISORY_PREFIX	"advisory/"
@@ -102,7 +106,7 @@ extern void sasl_set_mutex(void *(*allocate) (void), int (*lock) (void *),
 
 extern void settings_define(void);
 extern int64 handoff_quantum_us(void);
-extern int64 retain_time_us(void);
+extern int64 most_retain_us(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
 extern char *servers_for_library(const char *servers);

@@ -120,6 +120,7 @@ typedef struct SlotsShared
 	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
 	pg_atomic_uint32 last_group;	/* see slots_new_group() */
 	pg_atomic_uint32 release_time;	/* see slots_release_time() */
+	ConditionVariable room;		/* broadcast when a slot is free again */
 } SlotsShared;
 
 static SlotsShared *counts = NULL;
@@ -168,6 +169,7 @@ slots_startup_shmem(void)
 		pg_atomic_init_u32(&counts->nslots, 0);
 		pg_atomic_init_u32(&counts->last_group, 0);
 		pg_atomic_init_u32(&counts->release_time, 0);
+		ConditionVariableInit(&counts->room);
 	}
 
 	flags = key_hash_ctl(&ctl, sizeof(ZkSlot));
@@ -368,7 +370,8 @@ count_slot(void)
 static void
 uncount_slot(void)
 {
-	pg_atomic_fetch_sub_u32(&counts->nslots, 1);
+	if (pg_atomic_fetch_sub_u32(&counts->nslots, 1) >= (uint32) zklock_max_locks)
+		ConditionVariableBroadcast(&counts->room);
 }
 
 /* Set up a slot that was just entered, except its key. */
@@ -453,6 +456,54 @@ bool
 slots_have_room(void)
 {
 	return slots_in_use() <= zklock_max_locks / 2;
+}
+
+/*
+ * slots_room_cv
+ *		The condition variable that is broadcast when one of all slots in use
+ *		is free again.
+ */
+ConditionVariable *
+slots_room_cv(void)
+{
+	return &counts->room;
+}
+
+/*
+ * slots_give_up_retained
+ *		Give up all slots that are only retained, to make room for others.
+ *
+ * Returns whether a slot will soon be free.
+ */
+bool
+slots_give_up_retained(void)
+{
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	bool		room = false;
+
+	slots_lock_all(LW_EXCLUSIVE);
+	slots_scan(&scan);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+	{
+		if (slot->state == ZK_SLOT_IDLE && slot->procs == NULL)
+			slot_event(slot, SLOT_GIVEN_UP);
+		if (slot->state == ZK_SLOT_RELEASING && slot->procs == NULL)
+			room = true;
+	}
+	slots_unlock_all();
+	return room;
+}
+
+/*
+ * slot_retain_time
+ *		How long the slot may be retained, in us: as long as its contender says,
+ *		or less if the settings have changed.
+ */
+int64
+slot_retain_time(const ZkSlot *slot)
+{
+	return Min((int64) slot->contender.retain_ms * 1000, most_retain_us());
 }
 
 /*
@@ -585,6 +636,9 @@ end_contender(ZkSlot *slot)
 	uint8		session = slot->contender.session;
 
 	memset(&slot->contender, 0, sizeof(slot->contender));
+	slot->dropped_at = 0;
+	slot->retaken = 0;
+	slot->revoked = false;
 
 	/* waits for the token go on until the next contender is begun */
 	slot->contender.session = session;

@@ -41,17 +41,30 @@ typedef struct ZkContender
 	int			permits;		/* a semaphore's permits, or 0 */
 	int			asker_pid;		/* of the backend that asked for it */
 	int32		sequence;
+	int32		retain_ms;		/* how long the slot may be retained, as its
+								 * znode says by retain=yes, or 0 */
 	uint8		uuid[ZNODE_UUID_BYTES];
 	uint8		kind;			/* ZnodeKind */
 	uint8		session;		/* number of its session; until it is begun,
 								 * that of the previous contender */
-	bool		has_uuid;
-	bool		has_sequence;
-	bool		requeued;		/* its node has this sequence number, or this
+	bool		has_uuid:1;
+	bool		has_sequence:1;
+	bool		requeued:1;		/* its node has this sequence number, or this
 								 * UUID and another number */
-	bool		retain;			/* its znode says that the slot may be idle */
-	bool		may_have_waits; /* its znode may tell of waits that keep it */
+	bool		may_have_waits:1;	/* its znode may tell of waits that keep
+									 * it */
 } ZkContender;
+
+/* How backends have used what the instance owned by a contender. */
+typedef struct ZkSlotUse
+{
+	int64		dropped_at;		/* when the last holder gave it back, as of
+								 * zk_now_us() */
+	uint16		retaken;		/* takes that found it retained, or the most
+								 * that there is room for */
+	bool		revoked;		/* given up while it was, since others had
+								 * come */
+} ZkSlotUse;
 
 /* See slots_private.h. */
 typedef struct ZkSlot ZkSlot;

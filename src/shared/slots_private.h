@@ -46,25 +46,29 @@ struct ZkSlot
 	uint8		state;			/* ZkSlotState */
 	uint8		refusal;		/* ZkRefusal: news for the waiter that asked */
 	uint8		token_refusal;	/* ZkRefusal: why there is no token */
-	bool		queued;			/* WANTED, RELEASING: may take long */
-	bool		reserved;		/* for a backend that takes several together */
-	bool		asked;			/* a backend waits for a contender */
 	uint8		asked_kind;		/* ZnodeKind of the contender asked for */
-	bool		mailed;			/* in the worker's mail */
-	bool		check_wanted;	/* see ZK_MAIL_CHECK_WRITERS */
-	bool		writer_behind;	/* at checked_at, one was behind our readers */
-	bool		has_victim;		/* a waiter may have a "victim_of" */
-	int			asked_permits;	/* ... of a semaphore, or 0 */
+	bool		queued:1;		/* WANTED, RELEASING: may take long */
+	bool		reserved:1;		/* for a backend that takes several together */
+	bool		asked:1;		/* a backend waits for a contender */
+	bool		mailed:1;		/* in the worker's mail */
+	bool		check_wanted:1; /* see ZK_MAIL_CHECK_WRITERS */
+	bool		writer_behind:1;	/* at checked_at, one was behind our
+									 * readers */
+	bool		has_victim:1;	/* a waiter may have a "victim_of" */
+	bool		revoked:1;		/* with what follows: see ZkSlotUse */
+	uint16		retaken;
+	int64		dropped_at;
+	int			asked_permits;	/* permits of the semaphore asked for, or 0 */
 	int			asker_pid;		/* of the latest backend that asked */
 	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
 	ZkContender contender;		/* in any state but NONE */
-	int64		token;			/* czxid, or 0 while not known */
 	ConditionVariable cv;		/* broadcast at every change for a waiter */
+	int64		token;			/* czxid, or 0 while not known */
 
-	/* the backends, in the order of their arrival */
-	int			nwanting;
-	int			nholding;		/* without those that have lost it */
-	int			nany;			/* backends that want any of several slots */
+	/* the backends, in the order of their arrival, and how many there are */
+	uint64		nwanting:21;
+	uint64		nholding:21;	/* without those that have lost it */
+	uint64		nany:21;		/* backends that want any of several slots */
 	ZkProcLock *procs;
 	ZkProcLock **procs_end;		/* the last "next" */
 
@@ -94,6 +98,9 @@ extern void slot_remove_unused(ZkSlot *slot);
 extern void slots_scan(HASH_SEQ_STATUS *scan);
 extern int	slots_in_use(void);
 extern bool slots_have_room(void);
+extern ConditionVariable *slots_room_cv(void);
+extern bool slots_give_up_retained(void);
+extern int64 slot_retain_time(const ZkSlot *slot);
 extern int32 slots_release_time(void);
 extern void slot_learn_release(ZkSlot *slot);
 extern uint32 slots_new_group(void);
@@ -108,6 +115,6 @@ extern bool slot_has_taker(const ZkSlot *slot);
 
 /* in take.c: holders; the partition lock is held exclusively */
 extern void slot_add_proc(ZkProcLock *proc);
-extern void slot_drop_locked(ZkProcLock *proc, int64 now);
+extern bool slot_drop_locked(ZkProcLock *proc, int64 now);
 
 #endif							/* ZKLOCK_SLOTS_PRIVATE_H */

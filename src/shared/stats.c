@@ -43,6 +43,10 @@ typedef enum Counter
 	LOST,
 	CLAIMS_EXPIRED,
 	DEADLOCKS,
+	RETAINED,
+	RETAKEN,
+	REVOKED,
+	WAITED_REVOKE,
 	WAIT_TIME,
 	HOLD_TIME,
 	WAIT_HISTOGRAM,				/* the first of the buckets */
@@ -107,14 +111,16 @@ get(int counter)
  * stats_count_take
  *		A backend has taken a lock that it did not hold.
  *
- * handed_off: the instance owned the lock already.  waited: the lock was not
- * free.  wait_us: from the call to the take.
+ * handed_off: the instance owned the lock already.  retaken: it had retained
+ * the lock.  waited: the lock was not free.  wait_us: from the call to the take.
  */
 void
-stats_count_take(bool handed_off, bool waited, int64 wait_us)
+stats_count_take(bool handed_off, bool retaken, bool waited, int64 wait_us)
 {
 	if (handed_off)
 		add(HANDED_OFF, 1);
+	if (retaken)
+		add(RETAKEN, 1);
 	if (waited)
 		add(WAITED, 1);
 	add(WAIT_TIME, wait_us);
@@ -134,13 +140,36 @@ stats_count_failure(ZkOutcome outcome)
 
 /*
  * stats_count_release
- *		A backend gives back the last hold of a lock.
+ *		A backend gives back the last hold of a lock, which the instance may
+ *		retain.
  */
 void
-stats_count_release(int64 held_us)
+stats_count_release(bool retained, int64 held_us)
 {
+	if (retained)
+		add(RETAINED, 1);
 	add(HOLD_TIME, held_us);
 	add(HOLD_HISTOGRAM + histogram_bucket(held_us), 1);
+}
+
+/*
+ * stats_count_revoked
+ *		A retained lock is given up, because others wait for it.
+ */
+void
+stats_count_revoked(void)
+{
+	add(REVOKED, 1);
+}
+
+/*
+ * stats_count_revoke_wait
+ *		We own a lock that another instance had retained and given up.
+ */
+void
+stats_count_revoke_wait(void)
+{
+	add(WAITED_REVOKE, 1);
 }
 
 /*
@@ -177,6 +206,10 @@ stats_read(ZkStats *stats)
 	stats->lost = get(LOST);
 	stats->claims_expired = get(CLAIMS_EXPIRED);
 	stats->deadlocks = get(DEADLOCKS);
+	stats->retained = get(RETAINED);
+	stats->retaken = get(RETAKEN);
+	stats->revoked = get(REVOKED);
+	stats->waited_revoke = get(WAITED_REVOKE);
 	stats->wait_time = get(WAIT_TIME);
 	stats->hold_time = get(HOLD_TIME);
 	stats->taken = 0;

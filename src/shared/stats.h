@@ -28,6 +28,10 @@ typedef struct ZkStats
 	int64		lost;
 	int64		claims_expired;
 	int64		deadlocks;
+	int64		retained;
+	int64		retaken;
+	int64		revoked;
+	int64		waited_revoke;
 	int64		wait_time;		/* us, in total */
 	int64		hold_time;		/* us, in total */
 	int64		wait_histogram[HISTOGRAM_BUCKETS];
@@ -39,9 +43,12 @@ typedef struct ZkStats
 extern void stats_request_shmem(void);
 extern void stats_startup_shmem(void);
 
-extern void stats_count_take(bool handed_off, bool waited, int64 wait_us);
+extern void stats_count_take(bool handed_off, bool retaken, bool waited,
+							 int64 wait_us);
 extern void stats_count_failure(ZkOutcome outcome);
-extern void stats_count_release(int64 held_us);
+extern void stats_count_release(bool retained, int64 held_us);
+extern void stats_count_revoked(void);
+extern void stats_count_revoke_wait(void);
 extern void stats_count_lost(void);
 extern void stats_count_expired_claim(void);
 extern void stats_read(ZkStats *stats);

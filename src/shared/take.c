@@ -32,9 +32,13 @@
 /* How long a writer that was seen behind readers is assumed to wait, in us. */
 #define RECHECK_TIME	1000000
 
+/* How long to wait until what was retained leaves room for another slot. */
+#define ROOM_TIME_MS	1000
+
 /*
  * slot_add_proc
- *		Link to its slot; the partition lock is held exclusively.
+ *		Link a ZkProcLock to its slot, as the latest arrival; the partition
+ *		lock is held exclusively.
  */
 void
 slot_add_proc(ZkProcLock *proc)
@@ -110,7 +114,10 @@ slots_report_full(void)
 			 errhint("You might need to increase \"zklock.max_locks\".")));
 }
 
-/* The key of the slot for a lock and mode: the lock's own, or *mine. */
+/*
+ * The key of the slot that serves a lock for a contender of this kind: the
+ * lock's own key, or *mine, which is filled in.
+ */
 static const ZkKey *
 slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
 {
@@ -125,7 +132,36 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
 	return mine;
 }
 
-/* slot_want() for the slot with this very key. */
+/* Is there a slot with this key? */
+static bool
+has_slot(const ZkKey *key)
+{
+	ZkSlot	   *slot = slot_find_locked(key, LW_SHARED);
+
+	if (slot != NULL)
+		slot_unlock(slot);
+	return slot != NULL;
+}
+
+/*
+ * If the lock needs a slot, and all are in use, have those given up that are
+ * only retained, and wait until one is free.
+ */
+static void
+await_room(const ZkKey *key)
+{
+	int64		until_ms = zk_now_ms() + ROOM_TIME_MS;
+	int64		left_ms;
+	static uint32 wait_event = 0;
+
+	while (slots_in_use() >= zklock_max_locks && !has_slot(key) &&
+		   slots_give_up_retained() && (left_ms = until_ms - zk_now_ms()) > 0)
+		(void) ConditionVariableTimedSleep(slots_room_cv(), left_ms,
+										   ZkWaitEvent(wait_event, "ZkLockRoom"));
+	ConditionVariableCancelSleep();
+}
+
+/* Want the slot with this very key, found or made: see slot_want(). */
 static ZkProcLock *
 want_this(const ZkKey *key, ZnodeKind kind, bool session,
 		  bool together, int alternatives, bool tries)
@@ -164,9 +200,10 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
  *
  * Called before the wait for the heavyweight lock, so that a holder sees a
  * backend to hand the slot to.  A backend wants or holds a slot once;
- * slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of the
- * contender it needs; "session" is for zk_locks only; "together" is for
- * slots_take_together().
+ * slot_unwant() ends a want, slot_drop() a hold.  Waits if there is no room
+ * until what is only retained has been given up.  "kind" is that of the
+ * contender that the backend needs; "session" is only shown in zk_locks;
+ * "together" is for slots_take_together().
  *
  * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
  */
@@ -174,15 +211,16 @@ ZkProcLock *
 slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 {
 	ZkKey		mine;
+	const ZkKey *served = slot_key_for(key, kind, together, &mine);
 
-	return want_this(slot_key_for(key, kind, together, &mine), kind, session,
-					 together, 0, false);
+	await_room(served);
+	return want_this(served, kind, session, together, 0, false);
 }
 
 /*
  * Is the instance's contender for the lock in the other mode being given up?
- * Sets *other to the key of its slot, and *stuck to whether ZooKeeper does not
- * let it go.
+ * If so, sets *other to the key of its slot, and *stuck to whether ZooKeeper
+ * has refused to delete it.
  */
 static bool
 is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
@@ -204,7 +242,7 @@ is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
 /*
  * slot_want_leaving
  *		If the instance's contender for the lock in the other mode is being
- *		given up, want its slot, to see it go; else NULL.
+ *		given up, want its slot, so as to be woken when it is gone; else NULL.
  *
  * The caller wants the slot in its own mode.  Errors: as slot_want().
  */
@@ -250,13 +288,13 @@ retract_ask(ZkSlot *slot)
 		}
 }
 
-/* Is an idle slot given up, now that its last waiter wants it no more? */
+/* Is an idle slot to be given up, now that its last waiter is gone? */
 static bool
 is_left_for_good(const ZkSlot *slot, bool any)
 {
 	/* a grant that came too late for a zk_lock_any() is not retained */
 	return (any && slot->turn.idle == TURN_GRANTED) ||
-		turn_unwanted(&slot->turn, slot->contender.retain, retain_time_us(),
+		turn_unwanted(&slot->turn, slot_retain_time(slot),
 					  zk_now_us()) == TURN_GIVE_UP;
 }
 
@@ -308,17 +346,17 @@ slot_unwant(ZkProcLock *proc)
 }
 
 /*
- * May an idle slot be taken: is it ours, as far as that must be known before
- * the commit check?
+ * May an idle slot be taken?  It may if it is ours, as far as that must be
+ * known before the commit check: see turn_is_proved().
  */
 static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
-	return turn_is_proved(&slot->turn, slot->contender.retain,
+	return turn_is_proved(&slot->turn, slot_retain_time(slot),
 						  lease_read_ms(slot->contender.session) * 1000, now);
 }
 
-/* It is not certain; the backend may ask the slot's session (proof_ask()). */
+/* It may not; the caller may have its session ask ZooKeeper (proof_ask()). */
 static ZkOutcome
 unproved(ZkProcLock *proc)
 {
@@ -337,6 +375,10 @@ take(ZkProcLock *proc, int64 now)
 
 	slot->asked = false;
 	slot->reserved = false;
+	proc->retaken = slot->state == ZK_SLOT_IDLE &&
+		slot->turn.idle == TURN_RETAINED;
+	if (proc->retaken && slot->retaken < PG_UINT16_MAX)
+		slot->retaken++;
 	slot->nwanting--;
 	slot->nholding++;
 	if (proc->alternatives > 0)
@@ -434,16 +476,18 @@ slot_ask_for_others(const ZkKey *key)
 }
 
 /*
- * Must a wait whose outcome so far is "outcome" end because of a deadlock, or
- * go on in tier 1?  A backend that has just taken the slot no longer waits,
- * and one whose slot has changed its state waits anew.
+ * The outcome of a wait, which is "outcome" unless the backend has been chosen
+ * as the victim of a deadlock.
+ *
+ * A backend that takes the slot is no victim any more, and neither is one
+ * whose slot changes its state.
  */
 static ZkOutcome
-look_for_deadlock(const ZkProcLock *proc, ZkOutcome outcome, ZkResult *result)
+outcome_of_wait(const ZkProcLock *proc, ZkOutcome outcome, ZkResult *result)
 {
-	if (proc->victim_of == ZK_STEPS_BACK && outcome != ZK_DENIED)
-		return ZK_GO_BACK;
-	if (proc->victim_of == 0 || proc->victim_of == ZK_STEPS_BACK)
+	if (proc->victim_of == ZK_VICTIM_REQUEUES && outcome != ZK_DENIED)
+		return ZK_REQUEUE_TIER1;
+	if (proc->victim_of == 0 || proc->victim_of == ZK_VICTIM_REQUEUES)
 		return outcome;
 	result->deadlock = proc->victim_of;
 	return ZK_DEADLOCKED;
@@ -488,6 +532,22 @@ take_here(ZkProcLock **procs, int n, int *which)
 }
 
 /*
+ * If ZooKeeper has refused what was asked for, fill in *result; true once.
+ * The partition lock is held exclusively.
+ */
+static bool
+take_refusal(ZkSlot *slot, ZkResult *result)
+{
+	if (slot->refusal == ZK_REFUSAL_NONE)
+		return false;
+	slot->asked = false;
+	result->refusal = slot->refusal;
+	result->permits_found = slot->permits_found;
+	slot->refusal = ZK_REFUSAL_NONE;
+	return true;
+}
+
+/*
  * slot_take() under the partition lock, held exclusively; never ZK_GIVE_WAY.
  */
 static ZkOutcome
@@ -502,14 +562,8 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 	if (key_is_of_instance(&slot->key))
 		return take_here(&proc, 1, &which);
 	note_ask(proc, permits);
-	if (slot->refusal != ZK_REFUSAL_NONE)
-	{
-		slot->asked = false;
-		result->refusal = slot->refusal;
-		result->permits_found = slot->permits_found;
-		slot->refusal = ZK_REFUSAL_NONE;
+	if (take_refusal(slot, result))
 		outcome = ZK_DENIED;
-	}
 	else
 		switch (slot->state)
 		{
@@ -536,7 +590,7 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 					try_join(proc) : ZK_QUEUED;
 				break;
 		}
-	return look_for_deadlock(proc, outcome, result);
+	return outcome_of_wait(proc, outcome, result);
 }
 
 /*
@@ -548,9 +602,9 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
  * "permits" is that of a semaphore, or 0.  Unless the answer is ZK_ACQUIRED,
  * the caller goes on wanting the slot; the slot's condition variable is
  * broadcast when another try is worthwhile.  ZK_DENIED, which is reported
- * once, and ZK_DEADLOCKED fill in *result.  After ZK_GO_BACK the caller waits
- * for the heavyweight lock again, at the end of its queue; after ZK_GIVE_WAY
- * likewise, when a backend that came before it has got the lock.
+ * once, and ZK_DEADLOCKED fill in *result.  After ZK_REQUEUE_TIER1 the caller
+ * waits for the heavyweight lock again, at the end of its queue.  So it does
+ * after ZK_GIVE_WAY, once a backend that came before it has got the lock.
  */
 ZkOutcome
 slot_take(ZkProcLock *proc, int permits, ZkResult *result)
@@ -564,13 +618,13 @@ slot_take(ZkProcLock *proc, int permits, ZkResult *result)
 	return outcome;
 }
 
-/* The state of several slots that must be had together. */
+/* The state of several slots that must be taken together. */
 typedef enum ZkTogether
 {
 	ZK_ALL_READY,				/* each is owned by the instance and idle */
 	ZK_ALL_NONE,				/* each can be asked for */
 	ZK_ALL_ASKED,				/* each was asked for in the same step */
-	ZK_APART
+	ZK_APART					/* none of these */
 } ZkTogether;
 
 static ZkTogether
@@ -642,15 +696,12 @@ reserve_together(ZkProcLock **procs, int n, int *which, ZkResult *result)
 		procs[i]->ready = true;
 		slot->reserved = true;
 		slot->asked = false;
-		if (slot->refusal != ZK_REFUSAL_NONE)
+		if (take_refusal(slot, result))
 		{
-			result->refusal = slot->refusal;
-			result->permits_found = 0;
-			slot->refusal = ZK_REFUSAL_NONE;
 			*which = i;
 			return ZK_DENIED;
 		}
-		end = look_for_deadlock(procs[i], ZK_PENDING, result);
+		end = outcome_of_wait(procs[i], ZK_PENDING, result);
 		if (end != ZK_PENDING)
 		{
 			*which = i;
@@ -676,21 +727,33 @@ take_all(ZkProcLock **procs, int n)
 	return ZK_ACQUIRED;
 }
 
+/*
+ * Give up what the instance owns or waits for, unless a backend holds it; the
+ * partition lock is held exclusively.
+ */
+static void
+give_up_unheld(ZkSlot *slot)
+{
+	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+}
+
 static void
 give_up_together(ZkProcLock **procs, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (procs[i]->slot->state == ZK_SLOT_WANTED ||
-			procs[i]->slot->state == ZK_SLOT_IDLE)
-			slot_event(procs[i]->slot, SLOT_GIVEN_UP);
+		give_up_unheld(procs[i]->slot);
 }
 
 /*
- * Which slot to wait for until all are in this state?
+ * Which slot is to be waited for until all are in this state?
  *
- * The middle one of those that are not yet.  The caller looks at all slots
- * each time it wakes up; so it does that a few times, not once for each slot,
- * in whichever order they change.
+ * The middle one of those that are not yet.  The caller checks all slots each
+ * time it wakes up.  So it does that a few times, not once for each slot, in
+ * whichever order they change.
  */
 static int
 choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
@@ -722,7 +785,7 @@ choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
  *
  * *group is the last such step of this call, 0 at first.  The caller must want
  * all slots and have the heavyweight locks of their names.  Answers as
- * slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_GIVE_WAY set
+ * slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_REQUEUE_TIER1 and ZK_GIVE_WAY set
  * *which.  Unless all are taken, the caller waits for the condition variable
  * of slot *which; other slots may change, too.
  */
@@ -758,8 +821,8 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 
 /*
  * slot_requeue_tier1
- *		The backend gives up the heavyweight lock and waits for it again: that
- *		is another wait for the slot.
+ *		The backend gives up the heavyweight lock and waits for it again: its
+ *		wait for the slot ends, and another one begins.
  *
  * The backends behind it use the contender from now on, if there is one; but a
  * contender that was created together with others is given up, as they all
@@ -781,11 +844,7 @@ slot_requeue_tier1(ZkProcLock *proc)
 	if (proc->together && was_ready)
 	{
 		slot->reserved = false;
-		if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
-		{
-			slot->asked = false;
-			slot_event(slot, SLOT_GIVEN_UP);
-		}
+		give_up_unheld(slot);
 	}
 	slot_unlock(slot);
 }
@@ -806,11 +865,7 @@ slot_yield(const ZkKey *key)
 
 	if (slot == NULL)
 		return;
-	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
-	{
-		slot->asked = false;
-		slot_event(slot, SLOT_GIVEN_UP);
-	}
+	give_up_unheld(slot);
 	slot_unlock(slot);
 }
 
@@ -847,7 +902,7 @@ slot_read_state(ZkSlot *slot)
  * slot_is_leaving
  *		Is the contender of a slot that the caller wants being given up?
  *
- * If so, sets *stuck to whether ZooKeeper does not let it go.
+ * If so, sets *stuck to whether ZooKeeper has refused to delete it.
  */
 bool
 slot_is_leaving(ZkSlot *slot, bool *stuck)
@@ -871,10 +926,11 @@ slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
 			  int alternatives, bool tries)
 {
 	ZkKey		mine;
+	const ZkKey *served = slot_key_for(key, kind, false, &mine);
 
 	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
-	return want_this(slot_key_for(key, kind, false, &mine), kind, session, false,
-					 alternatives, tries);
+	await_room(served);
+	return want_this(served, kind, session, false, alternatives, tries);
 }
 
 static bool
@@ -919,9 +975,10 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 }
 
 /*
- * Will another backend that wants any of several slots, and has the
- * heavyweight lock, take this slot or leave it as soon as ZooKeeper answers?
- * Or did such a backend come first, and is it about to try for that lock?
+ * Is this slot, whose heavyweight lock another backend has or may get first,
+ * about to be taken or left?  It is, as soon as ZooKeeper answers, if that
+ * backend wants any of several slots, and has the lock, or came before us and
+ * waits behind no one.
  */
 static bool
 is_left_soon(const ZkProcLock *proc)
@@ -944,8 +1001,9 @@ is_left_soon(const ZkProcLock *proc)
 }
 
 /*
- * Could the backend have the heavyweight lock, as far as the slot tells?
- * Readers can have it together; a lock wanted exclusively has another slot.
+ * Could the backend get the heavyweight lock now, as far as the slot shows?
+ * Readers can have it together; those that want it exclusively are in another
+ * slot.
  */
 static bool
 is_reachable(const ZkProcLock *proc)
@@ -963,11 +1021,11 @@ is_reachable(const ZkProcLock *proc)
 }
 
 /*
- * Look at a slot whose heavyweight lock another backend has, or had when the
- * caller looked for those that it might get.
+ * Count a slot whose heavyweight lock the caller does not have, and ask for a
+ * contender if that is its turn.
  */
 static void
-look_from_behind(ZkAnyWait *wait, int i)
+wait_from_behind(ZkAnyWait *wait, int i)
 {
 	ZkProcLock *proc = wait->procs[i];
 
@@ -982,17 +1040,16 @@ look_from_behind(ZkAnyWait *wait, int i)
 	}
 	wait->waited[i] = true;
 
-	/* once, as a writer that waits for readers of its own instance */
+	/* as a writer that waits for readers of its own instance does; once */
 	if (!znode_is_shared(proc->kind) && !proc->asked)
 		note_ahead(proc);
 }
 
 /*
- * The outcome of the wait for a slot whose heavyweight lock another backend
- * has, if a deadlock ends the wait; else "outcome".
+ * As outcome_of_wait(), for a slot whose heavyweight lock another backend has.
  */
 static ZkOutcome
-look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
+outcome_from_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
 {
 	ZkProcLock *proc = wait->procs[i];
 
@@ -1000,16 +1057,16 @@ look_for_deadlock_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
 		return outcome;
 	wait->which = i;
 	wait->result->deadlock = proc->victim_of;
-	if (proc->victim_of != ZK_STEPS_BACK)
+	if (proc->victim_of != ZK_VICTIM_REQUEUES)
 		return ZK_DEADLOCKED;
 	proc->victim_of = 0;
-	return ZK_GO_BACK;
+	return ZK_REQUEUE_TIER1;
 }
 
 /*
- * Try the slots whose heavyweight lock the caller has, and which the instance
- * owns or, if not "owned", does not.  The first one that ends the call counts,
- * unless one can be taken.
+ * Of the slots whose heavyweight lock the caller has, try those that the
+ * instance owns or, if not "owned", the others.  The first one that ends the
+ * call counts, unless one can be taken.
  */
 static ZkOutcome
 try_all(ZkAnyWait *wait, bool owned)
@@ -1051,7 +1108,7 @@ try_all(ZkAnyWait *wait, bool owned)
  * The caller must want all slots, and has called slots_find_reachable().  A
  * slot that the instance owns is taken before any other is asked for.  Answers
  * as slot_take(), but ZK_QUEUED only if every slot has contenders ahead.
- * ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_GO_BACK and ZK_UNPROVED set
+ * ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_REQUEUE_TIER1 and ZK_UNPROVED set
  * "which".  Unless one is taken, the caller's latch is set when another try is
  * worthwhile.
  */
@@ -1072,12 +1129,12 @@ slots_take_any(ZkAnyWait *wait)
 	{
 		for (int i = 0; i < wait->n; i++)
 			if (!wait->ready[i])
-				look_from_behind(wait, i);
+				wait_from_behind(wait, i);
 		outcome = wait->which >= 0 ? ZK_UNPROVED :
 			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
 		for (int i = 0; i < wait->n; i++)
 			if (!wait->ready[i] && outcome != ZK_DEADLOCKED)
-				outcome = look_for_deadlock_behind(wait, i, outcome);
+				outcome = outcome_from_behind(wait, i, outcome);
 	}
 	slots_unlock_of(partitions);
 	return outcome;
@@ -1141,7 +1198,7 @@ slot_other_mode_leaves(const ZkProcLock *proc)
 /*
  * slot_call_ahead
  *		Wake the backends that came before this one and want any of several
- *		slots, to get the heavyweight lock; false if there are none.
+ *		slots, so that they get the heavyweight lock; false if there are none.
  *
  * The caller has released that lock, and waits for it again afterwards.
  */
@@ -1166,21 +1223,23 @@ turn_input(const ZkSlot *slot, int64 now)
 
 	input.now = now;
 	input.quantum = handoff_quantum_us();
-	input.retain_time = retain_time_us();
+	input.retain_time = slot_retain_time(slot);
 	input.waiting = slot->nwanting;
 	input.taker = slot_has_taker(slot);
 	input.mail_waiting = !input.taker && mail_is_waiting();
 	input.room = !input.taker && slots_have_room();
 	input.release_time = input.taker ? slots_release_time() : 0;
-	input.retainable = slot->contender.retain;
 	input.permit = slot->contender.kind == ZNODE_PERMIT;
 	input.readers = znode_is_shared(slot->contender.kind);
 	input.writer_behind = slot->writer_behind;
 	return input;
 }
 
-/* The last holder is gone. */
-static void
+/*
+ * The last holder is gone: hand the slot on, keep it, or give it up.  Returns
+ * whether it is retained.
+ */
+static bool
 leave_slot(ZkSlot *slot, int64 now)
 {
 	TurnInput	input;
@@ -1189,33 +1248,35 @@ leave_slot(ZkSlot *slot, int64 now)
 	if (key_is_of_instance(&slot->key))
 	{
 		slot_wake(slot);
-		return;
+		return false;
 	}
 	input = turn_input(slot, now);
+	slot->dropped_at = now;
 	decision = turn_dropped(&slot->turn, &input);
 	if (decision == TURN_GIVE_UP)
 	{
 		slot_event(slot, SLOT_GIVEN_UP);
-		return;
+		return false;
 	}
 	slot_event(slot, SLOT_HANDED);
 	if (decision == TURN_LEAVE || decision == TURN_HAND_ON_AND_ASK)
 		slot_mail(slot);
+	return decision == TURN_RETAIN;
 }
 
 /*
  * slot_drop_locked
- *		slot_drop() under the partition lock, held exclusively.  The slot stays.
+ *		slot_drop() under the partition lock, held exclusively.  The slot
+ *		stays.
  */
-void
+bool
 slot_drop_locked(ZkProcLock *proc, int64 now)
 {
 	ZkSlot	   *slot = proc->slot;
 	bool		lost = proc->lost;
 
 	remove_proc(proc);
-	if (!lost && --slot->nholding == 0)
-		leave_slot(slot, now);
+	return !lost && --slot->nholding == 0 && leave_slot(slot, now);
 }
 
 /*
@@ -1224,16 +1285,19 @@ slot_drop_locked(ZkProcLock *proc, int64 now)
  *		last hold.
  *
  * The slot may be gone afterwards.  Transaction callbacks call it: it does not
- * throw, and waits for LWLocks only.  "now" is as of zk_now_us().
+ * throw, and waits for LWLocks only.  "now" is as of zk_now_us().  Returns
+ * whether the slot is retained.
  */
-void
+bool
 slot_drop(ZkProcLock *proc, int64 now)
 {
 	ZkSlot	   *slot = proc->slot;
+	bool		retained;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	slot_drop_locked(proc, now);
+	retained = slot_drop_locked(proc, now);
 	slot_unlock_last(slot);
+	return retained;
 }
 
 static bool
@@ -1292,7 +1356,7 @@ slot_begin_commit(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 	bool		mine;
 
-	/* a shared lock will do: readers of the field have the exclusive one */
+	/* a shared lock is enough: readers of the field have the exclusive one */
 	slot_lock(slot, LW_SHARED);
 	mine = is_held(proc);
 	proc->committing = mine;

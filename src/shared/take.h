@@ -87,7 +87,7 @@ extern bool slot_other_mode_leaves(const ZkProcLock *proc);
 extern bool slot_call_ahead(const ZkProcLock *proc);
 
 /* slots that the backend holds */
-extern void slot_drop(ZkProcLock *proc, int64 now);
+extern bool slot_drop(ZkProcLock *proc, int64 now);
 extern bool slot_is_mine(ZkProcLock *proc);
 extern bool slot_read_token(ZkProcLock *proc, int64 *token,
 							ZkRefusal *refusal);

@@ -32,7 +32,9 @@
 #include <signal.h>
 
 #include "common/hashfn.h"
+#include "core/mutation.h"
 #include "core/reason.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "shared/clock.h"
@@ -56,8 +58,12 @@
 #include "worker/zookeeper/session_file.h"
 #include "worker/zookeeper/status.h"
 
-/* The delay before another attempt to open a session. */
+/*
+ * The delay before another attempt to open a session; and if the server lacks
+ * what zklock needs.
+ */
 #define REOPEN_DELAY_MS		1000
+#define UNFIT_DELAY_MS		10000
 
 /*
  * How long there is no connection (the larger of a fixed time and a number of
@@ -405,7 +411,8 @@ close_empty(void)
 			*since_ms = 0;
 		else if (*since_ms == 0)
 			*since_ms = now_ms;
-		else if (now_ms >= *since_ms + EMPTY_DELAY_MS)
+		else if (now_ms >= *since_ms + EMPTY_DELAY_MS &&
+				 !ZK_MUTATED(ZK_SESSION_STAYS))
 			end_session(i, "It was empty.");
 		if (*since_ms != 0 &&
 			(wake_ms == 0 || *since_ms + EMPTY_DELAY_MS < wake_ms))
@@ -455,6 +462,7 @@ resume_options(int session, SessionOptions *options)
 	memcpy(options->passwd, info->passwd, sizeof(options->passwd));
 	options->lease_until = lease_read_ms(session);
 	options->first_timeout = info->first_timeout;
+	options->probed = info->probed;
 }
 
 /* Begin to connect, if there is no session and it is time. */
@@ -586,7 +594,11 @@ set_suspended(int session)
 	if (latest_reason[0] != '\0')
 		(void) status_set_error(session, latest_reason);
 	status_set_suspended(session);
-	ereport(LOG, (errmsg("lost the connection to ZooKeeper")));
+	ereport(LOG,
+			(errmsg("lost the connection to ZooKeeper"),
+			 status(session)->client_id != 0 ?
+			 errdetail("Locks and places in queues are kept if the session is resumed within its timeout of %d ms.",
+					   status(session)->timeout) : 0));
 	replace_if_stuck(session);
 }
 
@@ -755,7 +767,8 @@ explain(int session, const char *line)
  * A line of the library's log.
  *
  * The library does not say which session it means: any that is not connected,
- * or else any that is about to lose its connection.
+ * or else any that is about to lose its connection.  One whose handle we have
+ * closed keeps our reason for that.
  */
 static void
 take_message(int session, const char *message)
@@ -777,7 +790,7 @@ take_message(int session, const char *message)
 
 	for (int i = 0; i < sessions_end(); i++)
 	{
-		if (!sessions_has(i) || status_is_connected(i))
+		if (!sessions_has(i) || status_is_connected(i) || !session_is_open(i))
 			continue;
 		reason = explain(i, line);
 		if (status_set_error(i, reason))
@@ -793,6 +806,64 @@ take_message(int session, const char *message)
 				(errmsg("restarting the zklock worker, because the files for TLS do not fit")));
 		proc_exit(1);
 	}
+}
+
+/* The names of what is missing. */
+static char *
+list_features(uint32 missing)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (int i = 0; i < ZK_FEATURES; i++)
+		if (missing & (1 << i))
+			appendStringInfo(&names, names.len > 0 ? ", %s" : "%s",
+							 zk_feature_name(i));
+	return names.data;
+}
+
+/*
+ * The server lacks requests without which no lock is safe: end the session, and
+ * look again later.
+ */
+static void
+set_unfit(int session, uint32 missing)
+{
+	char	   *server = pstrdup(status(session)->server);
+	char	   *names = list_features(missing);
+	char	   *reason = psprintf("server %s lacks requests that zklock needs: %s",
+								  server, names);
+
+	session_ended(session, "Its server lacks requests that zklock needs.");
+	status_set_missing(session, missing);
+	(void) status_set_error(session, reason);
+	status_publish(session, ZK_SESSION_DOWN);
+	connections[session].reopen_at_ms = zk_now_ms() + UNFIT_DELAY_MS;
+	ereport(logged_of_late(reason) ? DEBUG1 : WARNING,
+			(errmsg("ZooKeeper server %s lacks requests that zklock needs",
+					server),
+			 errdetail("They are: %s.", names),
+			 errhint("Use servers of ZooKeeper 3.5.3 or later, or others that have these requests.")));
+}
+
+/*
+ * Has a session ended that cannot have timed out?  If none was ever resumed,
+ * the servers may not resume sessions at all.
+ */
+static void
+note_early_end(int session)
+{
+	const ZkSessionInfo *info = status(session);
+
+	if (info->client_id == 0 || info->reconnects > 0 ||
+		zk_now_ms() >= lease_read_ms(session))
+		return;
+	status_set_missing(session, 1 << ZK_FEATURE_RESUME);
+	ereport(WARNING,
+			(errmsg("ZooKeeper ended session 0x%llx before its timeout",
+					(unsigned long long) info->client_id),
+			 errdetail("Another client has closed it, or the servers do not resume sessions on another connection."),
+			 errhint("Where servers do not resume sessions, all locks are lost with each connection: use servers of ZooKeeper.")));
 }
 
 /* Handle an event of a session or its connection. */
@@ -814,11 +885,16 @@ lifecycle_event(const SessionEvent *event)
 				deadlock_set_connected(false);
 			break;
 		case SESSION_EXPIRED:
+			if (!has_old_session())
+				note_early_end(event->session);
 			session_ended(event->session, "The session has expired.");
 			break;
 		case SESSION_AUTH_FAILED:
 			end_locked_out(event->session);
 			set_refused(event->session);
+			break;
+		case SESSION_UNFIT:
+			set_unfit(event->session, event->missing);
 			break;
 		case SESSION_MESSAGE:
 			take_message(event->session, event->message);
@@ -840,7 +916,8 @@ keep_lease(int session)
 	if (until != lease_read_ms(session) || ticket != proof_latest(session))
 		lease_write(session, until, ticket);
 	return session_keep_lease(session, proof_asked(session),
-							  contenders_count_of(session) > 0);
+							  contenders_count_of(session) > 0 ||
+							  ZK_MUTATED(ZK_HEARTBEAT_ALWAYS));
 }
 
 static void
@@ -944,7 +1021,7 @@ check_connection(int session)
 		return 1;
 	}
 	again_ms = check_handle(session, now_ms, limit_ms);
-	return again_ms == 0 ? give_up_ms : Min(again_ms, give_up_ms);
+	return zk_earlier(again_ms, give_up_ms);
 }
 
 static void
@@ -1020,6 +1097,7 @@ reload(void)
 		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
 		!is_last_worker())
 	{
+		status_forget_probes();
 		ereport(LOG,
 				(errmsg("restarting the zklock worker to apply new settings")));
 		proc_exit(1);

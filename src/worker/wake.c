@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "core/mutation.h"
 #include "shared/clock.h"
 #include "worker/wake.h"
 
@@ -49,10 +50,12 @@ wake_is_due(WakeReason reason)
 long
 wake_timeout(void)
 {
+	int64		now_ms = zk_now_ms();	/* once: it goes on between two readings */
 	int64		first_ms = 0;
 
 	for (int i = 0; i < WAKE_REASONS; i++)
-		if (times_ms[i] != 0 && (first_ms == 0 || times_ms[i] < first_ms))
-			first_ms = times_ms[i];
-	return first_ms == 0 ? -1 : Max(first_ms - zk_now_ms(), 0);
+		first_ms = zk_earlier(first_ms, times_ms[i]);
+	if (ZK_MUTATED(ZK_CLOCK_READ_TWICE) && first_ms > now_ms)
+		return first_ms - zk_now_ms();
+	return first_ms == 0 ? -1 : Max(first_ms - now_ms, 0);
 }

@@ -60,6 +60,10 @@ calls take dozens of them at once.
 
 Taken behind savepoints, too.
 
+=item wc, fc, lc
+
+Claimed, too: for a time of several transactions.
+
 =item fx
 
 Curator's InterProcessMutex and kazoo's locks stand in the queue as well
@@ -142,9 +146,10 @@ my %faults = (
 	'cancel-backends' => { lane => 'instances', weight => 6, lasts => [ 0.1, 0.4 ], harmless => 1 },
 	'collect-directories' =>
 	  { lane => 'instances', weight => 5, lasts => [ 0.1, 0.4 ], harmless => 1 },
+	'other-library' => { lane => 'instances', weight => 3, lasts => [ 0, 0 ], ends => 1, other => 1 },
 );
 
-sub fault_kinds { return sort keys %faults; }
+sub fault_kinds { return grep { !$faults{$_}{other} } sort keys %faults; }
 
 my %permits = (s1 => 3, s2 => 2);
 
@@ -166,7 +171,7 @@ sub handoff_settings
 	my ($dice) = @_;
 
 	return (
-		'zklock.retain_time' => $dice->one_of('0', '0', '50ms', '10s'),
+		'zklock.retain_time' => $dice->one_of('-1', '-1', '0', '50ms', '10s'),
 		'zklock.handoff_quantum' => $dice->one_of('0', '10ms', '10ms', '100ms'));
 }
 
@@ -177,6 +182,8 @@ sub handoff_settings
 =over
 
 =item fault_kinds()
+
+All but "other-library".
 
 =item showing($mutation)
 
@@ -190,6 +197,7 @@ sub showing
 {
 	my ($mutation) = @_;
 	my $locks = { map { ("w$_" => 1) } (1 .. 16) };
+	my $claimed = { map { ("wc$_" => 1) } (1 .. 12) };
 	my $seldom = { map { ("w$_" => 1) } (1 .. 40) };
 	my %how = (
 		none => {},
@@ -213,6 +221,15 @@ sub showing
 		# readers of all instances, and writers among them, whom no number tells of
 		reader_precedes => {
 			locks => $locks, quiet => 0, faults => [], shared => 0.6, medium => 0.7, duration => 30
+		},
+		# claims that end while transactions use them, and those who want their locks
+		claim_users_forgotten => {
+			locks => { map { ("wc$_" => 1) } (1 .. 6) }, quiet => 0, faults => [], claims => 0.5,
+			long => 0.9, long_lasts => [ 0.4, 1 ]
+		},
+		# claims that are used late
+		claim_ends_late => {
+			locks => $claimed, quiet => 0, faults => [], claims => 0.5, duration => 20
 		},
 		# directories that begin anew while a number of the old one is remembered
 		collected_owns => {
@@ -240,8 +257,12 @@ sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
 seed; instances (names, default a, b, c), servers (of ZooKeeper, default 3),
 clients (of each instance, default 12), timeout (of the session, in seconds,
-default 4), acl (zklock.acl), install_path (of the test build), say (called with lines for
-people).
+default 4), acl (zklock.acl), install_path (of the test build), other_path (of a
+test build of another version), say (called with lines for people).
+
+The fault "other-library", which needs other_path, restarts one instance after the
+other, in their order, with the library of other_path, then one after the other
+with that of install_path, and so on.
 
 =item start()
 
@@ -420,7 +441,7 @@ seconds), mutation (in test builds), locks (name to weight), long and
 medium (the chance that a section takes so long), long_lasts and medium_lasts
 (from and to how long, in session timeouts), beside (how many locks there are that are taken
 beside others, in any order), besides (the chance of that), slow (the chance that its COMMIT is slow),
-shared (the chance that it only reads), drain (how long to wait for answers at the end, default 60), quiet (how long all faults pause
+shared (the chance that it only reads), claims (the chance of a claim, for locks that are claimed), drain (how long to wait for answers at the end, default 60), quiet (how long all faults pause
 together, again and again; seconds, default 4 session timeouts + 6 s; 0: never),
 foreign (names of foreign clients, default all, or none unless acl is open), until (ends the run if it
 returns true; called again and again).
@@ -435,17 +456,20 @@ sub run
 		locks => {
 			w1 => 2, w2 => 2, (map { ("w$_" => 1) } (3 .. 8)),
 			(map { ("wm$_" => 1) } (1 .. 3)), (map { ("wh$_" => 0.02) } (1 .. 200)),
+			(map { ($_ => 0.3) } qw(wc1 wc2 fc1 fc2 lc1)),
 			f1 => 2, f2 => 1, f3 => 1, fx1 => 1, fx2 => 1, fr1 => 2, l1 => 2, l2 => 1,
 			s1 => 2, s2 => 1
 		},
 		foreign => $self->{acl} eq 'open' ? [ sort keys %foreign ] : [], quiet => 4 * $self->{timeout} + 6,
 		long => 0.004, long_lasts => [ 0.3, 1.5 ],
-		beside => 6, besides => 0.25, medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, shared => 0.15, drain => 60, until => sub { 0 }, %options);
+		beside => 6, besides => 0.25, medium => 0.35, medium_lasts => [ 0.02, 0.15 ], slow => 0.2, shared => 0.15,
+		claims => 0.4, drain => 60, until => sub { 0 }, %options);
 	my $file = sprintf('%s/run%d', $self->{dir}, ++$self->{runs});
 
 	# no two runs have a lock in common
 	$run{locks} = { map { ("$_.$self->{runs}" => $run{locks}{$_}) } keys %{ $run{locks} } };
 	my %permits = map { ("$_.$self->{runs}" => $permits{$_}) } keys %permits;
+	$run{file} = $file;
 	$self->{run} = \%run;
 	$self->_empty;
 	$self->_mutate($run{mutation});
@@ -461,6 +485,7 @@ sub run
 			permits => \%permits,
 			beside => [ map { "d$_.$self->{runs}" } (1 .. $run{beside}) ],
 			(map { ($_ => $run{$_}) } qw(long medium slow shared besides)),
+			claims => $self->{has}{'zklock.max_claims'} ? $run{claims} : 0,
 			(map { my $list = $run{$_}; ($_ => [ map { $_ * $self->{timeout} } @$list ]) }
 				qw(long_lasts medium_lasts)),
 			pause_lasts => [ map { $_ * $self->{timeout} } @long ],
@@ -504,9 +529,10 @@ sub run
 		samples => $self->{samples},
 		instances => $self->{instances},
 	};
+	my %list = (hold => 'holds', section => 'sections', act => 'acts', late => 'late');
 	for my $record (map { _read_lines($_) } sort values %files)
 	{
-		push @{ $history->{ delete $record->{t} eq 'hold' ? 'holds' : 'sections' } }, $record;
+		push @{ $history->{ $list{ delete $record->{t} } } }, $record;
 	}
 	$self->_mutate('none');
 	$self->_collect($history);
@@ -568,6 +594,16 @@ sub has_same_numbers
 	return $wire->run(q{SELECT EXISTS (
 		SELECT FROM section WHERE lock !~ '^s' GROUP BY lock, n HAVING count(*) > 1)})->{out} eq 't';
 }
+
+=pod
+
+=item instance_faults()
+
+Those that the instances have had so far in this run, as in the history.
+
+=cut
+
+sub instance_faults { return _read_lines("$_[0]{run}{file}-instances.faults"); }
 
 #
 # While it runs
@@ -1041,6 +1077,7 @@ sub _instance_fault
 	my $node = $self->{node}{$name};
 	my $worker = $kind =~ /worker/ ? $self->_worker($name) : undef;
 
+	return $self->_other_library($fault) if $kind eq 'other-library';
 	$self->_connect($name) unless $self->{wire}{$name};
 
 	return ', no worker' if $kind =~ /worker/ && !$worker;
@@ -1182,6 +1219,25 @@ sub _instance_fault
 	die "no such fault: $kind\n";
 }
 
+# The next step of a rolling upgrade of all instances, or of the way back.  The
+# postmaster finds its libraries from where it is itself; a restart later on
+# starts the same one.
+sub _other_library
+{
+	my ($self, $fault) = @_;
+	my @instances = @{ $self->{instances} };
+	my $step = $self->{steps}++;
+	my $name = $fault->{instance} = $instances[ $step % @instances ];
+	my $path = $self->{ int($step / @instances) % 2 ? 'install_path' : 'other_path' };
+
+	$self->_pg_ctl($name, '-t', 120, '-m', 'fast', '-p', "$path/bin/postgres", 'restart')
+	  or die "could not restart $name\n";
+	$self->_connect($name);
+	$self->_note_shared_memory($self->{node}{$name});
+	my ($library) = _slurp('/proc/' . $self->_postmaster($name) . '/maps') =~ m{(/\S+/zklock\.so)$}m;
+	return ", $library", library => $library;
+}
+
 # A foreign client, for the lane of the instances.
 sub _client
 {
@@ -1195,7 +1251,7 @@ sub _victim
 	my ($self, $name, $dice, $waits) = @_;
 	my $order = $waits ? 'granted' : 'granted DESC';
 	my @holders = split /\n/,
-	  $self->_ask($name, "SELECT pid FROM zk_locks ORDER BY $order, state_change LIMIT 3");
+	  $self->_ask($name, "SELECT pid FROM zk_locks WHERE pid IS NOT NULL ORDER BY $order, state_change LIMIT 3");
 	my $own = $self->{wire}{$name}->pid;
 
 	@holders = map { $_->{pid} } $self->_children($name, qr/\[local\]/) unless @holders;
@@ -1323,6 +1379,8 @@ sub _left
 			|| (SELECT slots || ' slots, ' || slot_users || ' slot_users' FROM zk_stat)
 			|| ', ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'userlock')
 			|| ' user locks'};
+		$query .= q{ || (SELECT ', ' || count(*) || ' claims' FROM zk_claims)}
+		  if $self->{has}{'zklock.max_claims'};
 		my $found;
 		my $end = now() + 30;
 		while (1)

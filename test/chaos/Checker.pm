@@ -16,7 +16,7 @@ Nothing is done here but to look at a history, which is a hash of
 
 =over
 
-=item holds, sections
+=item holds, sections, acts, late
 
 As Clients.pm writes them.
 
@@ -75,6 +75,14 @@ near, the only victim of it.  A deadlock lasts for 8 s at most, apart from fault
 the instances of its members, or of all.  Whom PostgreSQL's own detector has chosen,
 within an instance, is its own matter.
 
+B<A claim> is held from the answer to zk_claim until the last COMMIT of a
+transaction that used it, as one hold, whatever lies between.  What was asked for
+after it had certainly ended is refused: after the answer that it has been ended,
+or had ended, or a ttl after the answer to its last renewal.  Ahead of a ttl after
+the last renewal was asked for nobody is told that it has ended, unless by a fault
+of the servers or of its instance, with the time to recover.  Apart from those
+times one that is not in use is in zk_claims for 1 s beyond its end at most.
+
 There are three things that a check of the lease cannot see.  These are no
 violations, but "holes", and are listed as that:
 
@@ -125,8 +133,12 @@ my %denied = (42501 => 1);
 my ($patience, $recovers, $bound) = (8, 3, 90);
 
 # How long after its last hold or wait an instance may have a contender in the
-# queue: the highest zklock.retain_time, and the time to let go.
+# queue: the highest zklock.retain_time, with -1 included, and the time to let
+# go.
 my $keeps = 12;
+
+# How long a claim may stay after its end, while nobody uses it.
+my $stranded = 1;
 
 # What part of a run each lock must have been undisturbed, and of what a run.
 my ($least, $worth) = (0.1, 60);
@@ -150,6 +162,8 @@ sub check
 	$self->_counters;
 	$self->_answers;
 	$self->_savepoints;
+	$self->_claims;
+	$self->_stranded_claims;
 	$self->_free_with_waiters;
 	$self->_deadlocks;
 	return {
@@ -159,6 +173,7 @@ sub check
 		undisturbed => $self->{undisturbed},
 		waited => $self->{waited},
 		half => $self->{half},
+		late => $self->{longest_late},
 		deadlocks => $self->{deadlocks},
 		committed => $self->{committed_by_lock},
 		recovery => $self->_recovery,
@@ -264,8 +279,8 @@ sub _outcomes
 }
 
 # Why this section cannot have known better: it was stopped in the middle of
-# COMMIT, or its session was closed behind its back, or it was canceled while
-# the other side went on.
+# COMMIT, or its session was closed behind its back, or it was canceled, or its
+# connection terminated by a shutdown, while the other side went on.
 sub _excuse
 {
 	my ($self, $what, $id) = @_;
@@ -281,6 +296,7 @@ sub _excuse
 		# what ZooKeeper has answered it before that is true
 		next if $what eq 'closes' && ($s->{check} // '') eq 'quorum' && $f->{closes} < $s->{commit};
 		next if $what eq 'cancels' && !_is_canceled($f, $h, $s);
+		next if $what eq 'ends' && ($s->{sqlstate} // '') ne '57P01';
 		return $f if $f->{begin} < $s->{end} && $f->{end} > $s->{commit};
 	}
 	return;
@@ -336,7 +352,7 @@ sub _same_numbers
 				  . join('; ', map { $self->_who($_) } @ids);
 
 				$self->_wrong('same number', $lock, $at, $text,
-					$lock =~ /^w/ ? [ 'stops', 'closes', 'cancels' ] : [], @ids);
+					$lock =~ /^w/ ? [ 'stops', 'closes', 'cancels', 'ends' ] : [], @ids);
 			}
 		}
 	}
@@ -352,8 +368,8 @@ sub _certain
 	for my $s (@{ $self->{sections} })
 	{
 		next unless exists $s->{done}{$lock} && $s->{done}{$lock} && defined $s->{commit};
-		$last{ $s->{hold} } = $s
-		  if !$last{ $s->{hold} } || $last{ $s->{hold} }{commit} < $s->{commit};
+		my $hold = $self->{hold}{ $s->{hold} }{claim} // $s->{hold};
+		$last{$hold} = $s if !$last{$hold} || $last{$hold}{commit} < $s->{commit};
 	}
 	return sort { $a->{from} <=> $b->{from} } map {
 		my $h = $self->{hold}{$_};
@@ -470,7 +486,7 @@ sub _stale_reads
 			my $to = $s->{sure} // $s->{commit};
 			$self->_wrong('stale read', $lock, $to,
 				"$lock: " . $self->_who($s->{id}) . " has seen number $n; " . $self->_who($w->[2]),
-				[ 'closes', 'stops', 'cancels' ], $s->{id}, $w->[2])
+				[ 'closes', 'stops', 'cancels', 'ends' ], $s->{id}, $w->[2])
 			  if $w->[1] < $to;
 		}
 	}
@@ -584,13 +600,39 @@ sub _answers
 		next if $state eq '57014' && $self->_may_be_canceled($h);
 		# see _deadlocks
 		next if $state eq '40P01';
+		# a token of before
+		next if $state eq '55000' && $h->{claim} && $self->_is_restarted($h->{claim}, $h->{left});
 		next if $state eq '' || $expected{$state};
 		next if $denied{$state} && grep { $_->{denies} } @{ $self->{faults} };
 		$odd{"$state: " . ($h->{message} // '')}++;
 	}
+	for my $act (grep { defined $_->{sqlstate} } @{ $self->{acts} })
+	{
+		my $state = $act->{sqlstate};
+
+		next if $state !~ /^\w{5}$/ || $expected{$state} || $state eq '57014';
+		next if $denied{$state} && grep { $_->{denies} } @{ $self->{faults} };
+		next if $state eq '55000' && $self->_is_restarted(@$act{qw(claim answered)});
+		$odd{"$state: " . ($act->{message} // '')}++;
+	}
 	$self->_violation('unexpected error', undef, undef, "$_ ($odd{$_} times)")
 	  for sort keys %odd;
 	return;
+}
+
+# Has the instance of a claim been started again since?
+sub _is_restarted
+{
+	my ($self, $claim, $to) = @_;
+	my $hold = $self->{hold}{$claim} or return 0;
+
+	return grep {
+		$_->{kind} =~ /^restart-/
+		  && $_->{instances}
+		  && $_->{instances}[0] eq $hold->{instance}
+		  && $_->{end} > $hold->{entered}
+		  && $_->{begin} < $to
+	} @{ $self->{faults} };
 }
 
 # By somebody else, or since the lock was lost.
@@ -625,6 +667,107 @@ sub _savepoints
 			"after ROLLBACK TO there must be $keeps, and there is $kept: " . $self->_who($s->{id}),
 			$s->{id})
 		  if $keeps ne $kept;
+	}
+	return;
+}
+
+# What has been done with each claim, by its one client: nothing after its end, and
+# there is no end without a reason.
+sub _claims
+{
+	my ($self) = @_;
+	my (%done, %section);
+
+	$section{ $_->{hold} } = $_ for @{ $self->{sections} };
+	push @{ $done{ $_->{claim} } }, $_ for grep { defined $_->{asked} && $_->{claim} } @{ $self->{holds} };
+	push @{ $done{ $_->{claim} } }, $_ for @{ $self->{acts} };
+	for my $claim (grep { $_->{scope} eq 'claim' } @{ $self->{holds} })
+	{
+		my @done = sort { $a->{asked} <=> $b->{asked} } @{ $done{ $claim->{hold} } };
+
+		$self->_one_claim($claim, \%section, @done);
+	}
+	return;
+}
+
+# It has lived at $lives, ends at $from or later, and has certainly ended at $to:
+# undef, if that is not known.
+sub _one_claim
+{
+	my ($self, $claim, $section, $first, @done) = @_;
+	my $faults = $self->_disturbed_instance($claim->{instance});
+	my $made = $section->{ $first->{hold} } or return;
+	my ($lives, $from, $to);
+
+	($lives, $from, $to) =
+	  ($made->{commit}, $made->{commit} + $claim->{ttl}, $made->{end} + $claim->{ttl})
+	  if $made->{outcome} eq 'committed';
+	for my $e (@done)
+	{
+		my $what = $e->{what} // 'use';
+		my $answered = $e->{answered} // $e->{entered} // $e->{waited};
+		my $done = $what eq 'use' ? defined $e->{entered} : ($e->{result} // '') eq 't';
+		my $ended = $what eq 'use'
+		  ? !$done && ($e->{message} // '') eq 'the claim has ended' : ($e->{result} // '') eq 'f';
+		my $who = sub {
+			return "$claim->{hold} of $claim->{locks}[0] ($what asked at "
+			  . sprintf('%.3f', $e->{asked} - $self->{start}) . ", $_[0])";
+		};
+
+		if ($done && defined $to && $e->{asked} > $to)
+		{
+			$self->_violation('claim used after its end', $claim->{locks}[0], $e->{asked},
+				$who->(sprintf('it ended at %.3f or before', $to - $self->{start})),
+				$e->{hold} // $claim->{hold});
+		}
+		if ($ended)
+		{
+			my $since = $answered - ($lives // $answered);
+
+			$self->_violation('claim ended early', $claim->{locks}[0], $answered,
+				$who->(sprintf('told at %.3f, when it was to end at %.3f',
+						map { $_ - $self->{start} } ($answered, $from))),
+				$claim->{hold})
+			  if defined $from && $answered < $from && _outside($lives, $answered, $faults) == $since;
+			($from, $to) = (undef, min($answered, $to // $answered));
+		}
+		if ($what eq 'renew' && $done)
+		{
+			($lives, $from, $to) = ($e->{asked}, $e->{asked} + $e->{least}, $answered + $e->{ttl});
+		}
+		elsif ($what eq 'renew' && !$ended && ($e->{sqlstate} // '') ne '57P03')
+		{
+			$from = min($from, $e->{asked} + $e->{least}) if defined $from;
+			$to = max($to, $answered + $e->{ttl}) if defined $to;
+		}
+		elsif ($what eq 'end')
+		{
+			my $in = $e->{in} && $section->{ $e->{in} };
+
+			undef $from if !$in || $in->{outcome} =~ /^(?:committed|unknown)$/;
+			$to = $answered if $done && !$in;
+			$to = $in->{end} if $done && $in && $in->{outcome} eq 'committed';
+		}
+	}
+	return;
+}
+
+# Claims that are seen beyond their end, while nobody uses them.
+sub _stranded_claims
+{
+	my ($self) = @_;
+
+	$self->{longest_late} = 0;
+	for my $late (@{ $self->{late} })
+	{
+		my $seconds = _outside($late->{asked} - $late->{seconds}, $late->{asked},
+			$self->_disturbed_instance($late->{instance}));
+
+		$self->{longest_late} = max($self->{longest_late}, $seconds);
+		$self->_violation('claim stranded', $late->{name}, $late->{asked},
+			sprintf('of %s in %s, since %.2f s, as of %.3f',
+				@$late{qw(name instance)}, $seconds, $late->{asked} - $self->{start}))
+		  if $seconds > $stranded;
 	}
 	return;
 }
@@ -724,10 +867,8 @@ sub _free_with_waiters
 	for my $instance (@{ $self->{instances} })
 	{
 		next if $run <= 0;
-		my @here = grep { !$_->{instances} || grep({ $_ eq $instance } @{ $_->{instances} }) }
-		  @{ $self->{faults} };
 		$self->{undisturbed}{instances}{$instance} =
-		  _outside(@$self{qw(start faults_end)}, $self->_with_recovery(@here)) / $run;
+		  _outside(@$self{qw(start faults_end)}, $self->_disturbed_instance($instance)) / $run;
 	}
 	return;
 }
@@ -754,6 +895,15 @@ sub _with_recovery
 		else { push @found, $i; }
 	}
 	return \@found;
+}
+
+# The same for what an instance does by itself.
+sub _disturbed_instance
+{
+	my ($self, $instance) = @_;
+
+	return $self->{disturbed}{$instance} //= $self->_with_recovery(
+		grep { !$_->{instances} || grep({ $_ eq $instance } @{ $_->{instances} }) } @{ $self->{faults} });
 }
 
 # The same for a lock: of the faults of instances, only those count of instances

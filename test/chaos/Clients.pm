@@ -25,8 +25,8 @@ What each client does, one section after another, depends on the seed, the
 instance, and the number of the client and of the section alone.
 
 The history has a line of JSON for each hold (of a lock, or of several taken
-together) and for each section, that is, each transaction under a hold.  All
-times are of CLOCK_MONOTONIC.  A time at which something is certainly there is
+together), for each section, that is, each transaction under a hold, and for what
+is done with claims.  All times are of CLOCK_MONOTONIC.  A time at which something is certainly there is
 taken behind the answer, one at which it is certainly still there ahead of the
 request.
 
@@ -38,7 +38,10 @@ hold (an id), instance, client, pid, locks, mode (exclusive, shared, permit), sc
 call, foreign (see Foreigners.pm); asked; entered (undef: not
 got), waited (the answer, if it was an error), left (certainly not held any more);
 result: "got", "no" (not in time), "failed", "died" (the connection has ended),
-"hangs"; sqlstate, message, detail
+"hangs"; sqlstate, message, detail; claim (the hold that is that claim, of a
+transaction that makes or uses it).  A claim is a hold of its own, with the scope
+"claim" and a client that does nothing else, from zk_claim's answer on; ttl is
+the one that it begins with
 
 =item section
 
@@ -49,6 +52,17 @@ which were); sure (see Foreigners.pm);
 outcome: "committed", "rolled back" (as was meant), "failed" (by an error),
 "died" (the connection has ended ahead of COMMIT), "unknown" (in COMMIT),
 "hangs"; sqlstate, message
+
+=item act
+
+claim, what ("renew", "end"), ttl and least (of a renewal, at most and at least),
+in (the hold of the transaction that it is part of); asked, answered, result ("t", "f"; undef: not
+known), sqlstate, message
+
+=item late
+
+instance, asked, answered, name, seconds: a claim in zk_claims that is not in
+use, and that was to end so long ago
 
 =back
 
@@ -96,11 +110,16 @@ use warnings;
 use Dice;
 use IO::Handle;
 use JSON::PP;
+use List::Util qw(max min);
 use POSIX ();
 use PostgreSQL::Test::Utils;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
 my $json = JSON::PP->new->canonical->allow_nonref;
+
+# The claim that was to end first, and has not.
+my $overdue = 'SELECT name, extract(epoch FROM clock_timestamp() - expires_at) FROM zk_claims'
+  . ' WHERE users = 0 AND expires_at < clock_timestamp() ORDER BY expires_at LIMIT 1';
 
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
@@ -119,7 +138,8 @@ the others, one after the other in any order),
 history (file to append to), long and medium (the chance that a section
 takes so long), long_lasts and medium_lasts (lowest and highest number of
 seconds), slow (the chance of a slow
-COMMIT), shared (the chance of a reader), checks (whether there is zklock.commit_check), pauses (whether the
+COMMIT), shared (the chance of a reader), claims (the chance of a claim, for locks
+that are claimed), checks (whether there is zklock.commit_check), pauses (whether the
 build can pause a COMMIT), pause_lasts.
 
 =item tell($what)
@@ -203,8 +223,9 @@ sub _main
 	  or die "could not open $self->{history}: $!";
 	$self->{user} = getpwuid($>);
 	$self->{path} = $self->{node}->host . '/.s.PGSQL.' . $self->{node}->port;
+	# number 0 looks at the claims, if there are any
 	$self->{list} = [
-		map { { number => $_, k => 0, wake => 0 } } (1 .. $self->{clients})
+		map { { number => $_, k => 0, wake => 0 } } (($self->{claims} ? 0 : 1) .. $self->{clients})
 	];
 
 	my $report = 0;
@@ -239,9 +260,11 @@ sub _main
 	}
 	for my $c (grep { $_->{plan} } @{ $self->{list} })
 	{
+		$self->_end_act($c);
 		$self->_end_section($c, 'hangs');
 		$self->_end_hold($c, 'hangs');
 	}
+	$self->_end_claim($_) for @{ $self->{list} };
 	close $self->{record} or die "could not write the history: $!";
 	print { $self->{out} } "sections $self->{total}\n";
 	return;
@@ -339,6 +362,19 @@ sub _step
 			map { ($_ => $c->{hold}{$_}) } qw(instance client pid scope)
 		};
 	}
+	elsif ($step->{is} eq 'act')
+	{
+		$c->{act} = {
+			t => 'act', claim => $c->{claim}{hold}, what => $step->{what}, asked => now(),
+			($c->{hold} ? (in => $c->{hold}{hold}) : ())
+		};
+		@{ $c->{act} }{qw(least ttl)} =
+		  $step->{ttl} ? ($step->{ttl}) x 2 : @{ $c->{claim} }{qw(least longest)};
+	}
+	elsif ($step->{is} eq 'watch')
+	{
+		$c->{asked} = now();
+	}
 	elsif ($step->{is} eq 'second')
 	{
 		$c->{second} = {
@@ -398,6 +434,7 @@ sub _answer
 		my $is = $step->{is} // '';
 		my @error = ($state, $result->{message});
 		@error = ('vanished') if $step->{vanish} || $step->{then_vanish};
+		$self->_end_act($c, undef, @error);
 		$self->_end_section($c, $is eq 'commit' ? 'unknown' : 'died', @error);
 		$self->_end_hold($c, 'died', @error);
 		delete $c->{wire};
@@ -411,8 +448,17 @@ sub _answer
 			unshift @{ $c->{steps} }, $step;
 			return;
 		}
+		# the claims of an instance that is being stopped, say
+		if ($step->{is} eq 'watch')
+		{
+			$self->_end_hold($c);
+			return;
+		}
 		my $why = $state eq '55P03' ? 'no' : 'failed';
 		my @waited = qw(waited sqlstate message detail);
+
+		$self->_end_act($c, undef, $state, $result->{message});
+		$c->{claim}{over} = 1 if $c->{claim} && $step->{uses} && _has_ended($result);
 
 		@{ $c->{second} }{@waited} = ($now, @$result{qw(sqlstate message detail)}) if $c->{second};
 		if ($step->{is} eq 'enter')
@@ -432,7 +478,7 @@ sub _answer
 			my $ended = $step->{is} eq 'commit' && $state =~ /^57P0[123]$/;
 
 			$self->_end_section($c, $ended ? 'unknown' : 'failed', $state, $result->{message});
-			@{ $c->{hold} }{qw(sqlstate message)} = ($state, $result->{message});
+			@{ $c->{hold} }{qw(sqlstate message)} = ($state, $result->{message}) if $c->{hold};
 		}
 		# not even that goes well: there is no going on
 		if ($step->{is} eq 'recover')
@@ -444,7 +490,7 @@ sub _answer
 		}
 		$c->{steps} = [
 			$result->{status} ne 'I' ? { is => 'recover', sql => 'ROLLBACK' } : (),
-			$c->{hold}{scope} eq 'session'
+			$c->{hold} && $c->{hold}{scope} eq 'session'
 			? { is => 'recover', sql => 'SELECT zk_unlock_all()' }
 			: ()
 		];
@@ -453,7 +499,7 @@ sub _answer
 
 	if ($step->{is} eq 'enter')
 	{
-		if (($result->{out} // '') eq 'f')
+		if (($result->{out} // '') eq ($step->{claims} ? '' : 'f') && !$step->{uses})
 		{
 			$c->{hold}{result} = 'no';
 			$c->{steps} = $result->{status} ne 'I'
@@ -462,12 +508,26 @@ sub _answer
 		else
 		{
 			$c->{hold}{entered} = $now;
+			@{ $c->{claim} }{qw(entered token)} = ($now, $result->{out}) if $step->{claims};
 		}
 	}
 	elsif ($step->{is} eq 'beside')
 	{
 		$c->{wanted}{entered} = $now;
 		push @{ $c->{beside} }, delete $c->{wanted};
+	}
+	elsif ($step->{is} eq 'act')
+	{
+		$self->_end_act($c, $result->{out});
+	}
+	elsif ($step->{is} eq 'watch')
+	{
+		my ($name, $seconds) = split /\|/, $result->{out} // '';
+
+		$self->_record({
+				t => 'late', instance => $self->{name}, asked => $c->{asked}, answered => $now,
+				name => $name, seconds => 0 + $seconds
+			}) if $name;
 	}
 	elsif ($step->{is} eq 'second')
 	{
@@ -512,6 +572,88 @@ sub _end_section
 	@$section{qw(sqlstate message)} = ($state, $message) if defined $state;
 	$self->_record($section);
 	$self->{total}++;
+	$self->_note_outcome($c->{claim}, $section) if $c->{claim};
+	return;
+}
+
+# A transaction that makes, uses or ends a claim is over.
+sub _note_outcome
+{
+	my ($self, $claim, $section) = @_;
+	my $done = $section->{outcome} =~ /^(?:committed|unknown)$/;
+
+	if (!$claim->{made})
+	{
+		@$claim{qw(made until)} = (1, $section->{end} + $claim->{ttl}) if $done;
+	}
+	elsif ($claim->{ending})
+	{
+		$claim->{over} = 1 if $section->{outcome} eq 'committed';
+		delete $claim->{ending};
+	}
+	$claim->{used} = $section->{end};
+	return;
+}
+
+# Does this error of zk_use_claim() say that there is no such claim any more?
+sub _has_ended
+{
+	my ($result) = @_;
+	return $result->{sqlstate} eq '40001'
+	  ? $result->{message} eq 'the claim has ended'
+	  : $result->{sqlstate} eq '55000';
+}
+
+# A claim has been renewed or ended, or nobody knows.
+sub _end_act
+{
+	my ($self, $c, $result, $state, $message) = @_;
+	my $act = delete $c->{act} or return;
+	my $claim = $c->{claim};
+
+	@$act{qw(answered result)} = (now(), $result);
+	@$act{qw(sqlstate message)} = ($state, $message) if defined $state;
+	$self->_record($act);
+	if (defined $result && $result eq 'f')
+	{
+		$claim->{over} = 1;
+	}
+	elsif ($act->{what} eq 'renew')
+	{
+		if (defined $result)
+		{
+			@$claim{qw(least longest)} = @$act{qw(least ttl)};
+		}
+		elsif (($state // '') ne '57P03')
+		{
+			$claim->{least} = min($claim->{least}, $act->{least});
+			$claim->{longest} = max($claim->{longest}, $act->{ttl});
+		}
+		$claim->{until} = max($claim->{until}, $act->{answered} + $act->{ttl});
+	}
+	elsif (defined $result)
+	{
+		$claim->{ $act->{in} ? 'ending' : 'over' } = 1;
+	}
+	$claim->{over} = 1 if defined $state && $state eq '55000';
+	return;
+}
+
+# The client does no more with its claim.
+sub _end_claim
+{
+	my ($self, $c) = @_;
+	my $claim = delete $c->{claim} or return;
+
+	return unless $claim->{made};
+	my $end = $claim->{over} ? min(now(), $claim->{until}) : $claim->{until};
+	$self->_record({
+			t => 'hold', hold => $claim->{hold}, instance => $self->{name},
+			client => "claim $claim->{hold}", pid => $claim->{pid}, locks => $claim->{locks},
+			mode => 'exclusive', scope => 'claim', call => 'claim', ttl => $claim->{ttl},
+			asked => $claim->{entered}, entered => $claim->{entered},
+			left => max($end, $claim->{used}), result => 'got'
+		});
 	return;
 }
 
@@ -544,11 +686,11 @@ sub _end_beside
 sub _end_hold
 {
 	my ($self, $c, $result, $state, $message) = @_;
-	my $hold = delete $c->{hold} or return;
+	my $hold = delete $c->{hold};
 
 	$self->_end_beside($c, $result, $state, $message);
-	# an error came ahead of it
-	if (!defined $hold->{asked})
+	# an error came ahead of it, or nothing is to be held
+	if (!$hold || !defined $hold->{asked})
 	{
 		delete @$c{qw(plan steps)};
 		return;
@@ -579,20 +721,34 @@ sub _record
 sub _plan
 {
 	my ($self, $c) = @_;
+
+	if ($c->{number} == 0)
+	{
+		@$c{qw(plan steps)} = (1, [ { think => 0.2 }, { is => 'watch', sql => $overdue } ]);
+		return;
+	}
+	return if $c->{claim} && $self->_go_on_with_claim($c);
+
 	my $k = ++$c->{k};
 	my $id = "$self->{name}$c->{number}.$k";
 	my $dice = Dice->new($self->{seed}, 'client', $id);
 	my %locks = %{ $self->{locks} };
-	my $quoted = sub { return "'" . join(',', @_) . "'" };
+	my @locks = ($dice->weighted(%locks));
+
+	if ($locks[0] =~ /^[wfl]c/ && $dice->chance($self->{claims}))
+	{
+		$self->_plan_claim($c, $dice, $id, $locks[0]);
+		$self->_go_on_with_claim($c);
+		return;
+	}
 
 	my $call = $dice->weighted(zk_lock => 78, zk_try_lock => 14, zk_lock_all => 8);
 	my $mode = $dice->chance($self->{shared}) ? 'shared' : 'exclusive';
 	my $scope = $dice->chance(0.12) ? 'session' : 'transaction';
-	my @locks = ($dice->weighted(%locks));
 
 	# Who holds what others want behind a savepoint waits for nothing more, so
 	# that there is no deadlock; foreign clients know no readers beside a mutex.
-	my $plain = qr/^([wfl]\d|wh)/;
+	my $plain = qr/^([wfl]c?\d|wh)/;
 	$call = 'zk_lock' if $call eq 'zk_lock_all' && $locks[0] !~ $plain;
 	$mode = 'exclusive' if $locks[0] =~ /^fx/;
 	if ($call eq 'zk_lock_all')
@@ -607,10 +763,7 @@ sub _plan
 		}
 		else { push @locks, $dice->weighted(%others) if %others; }
 	}
-	my $timeout = $call eq 'zk_try_lock'
-	  ? ($dice->chance(0.5) ? 0 : $dice->between(0.1, 1.5))
-	  : $dice->chance(0.5) ? $dice->between(0.2, 3) : undef;
-	my $guarded = !grep { /^[ws]/ } @locks;
+	my $timeout = _timeout($dice, $call eq 'zk_try_lock');
 	my $format = $locks[0] =~ /^fr/ || ($locks[0] !~ /^fx/ && $dice->chance(0.3))
 	  ? 'readwrite' : 'mutex';
 
@@ -627,25 +780,7 @@ sub _plan
 	  . (defined $timeout ? sprintf(", timeout => '%.3f s'", $timeout) : '')
 	  . ($mode eq 'shared' ? ', shared => true' : '')
 	  . ($scope eq 'session' ? ', session => true' : '') . ')';
-
-	# Locks ahead of it and behind it, in any order: there are deadlocks.
-	my (@ahead, @behind);
-	if (@{ $self->{beside} // [] } && $scope eq 'transaction' && $dice->chance($self->{besides}))
-	{
-		my @names = @{ $self->{beside} };
-
-		for (1 .. 1 + $dice->below(3))
-		{
-			my $lock = splice(@names, $dice->below(scalar @names), 1);
-			my $shared = $dice->chance(0.3);
-			my $step = {
-				is => 'beside', lock => $lock, mode => $shared ? 'shared' : 'exclusive',
-				sql => "SELECT zk_lock('$lock'"
-				  . ($dice->chance(0.3) ? sprintf(", timeout => '%.3f s'", $dice->between(0.2, 3)) : '')
-				  . ($shared ? ', shared => true' : '') . ')' };
-			push @{ $dice->chance(0.5) ? \@ahead : \@behind }, $step;
-		}
-	}
+	my ($ahead, $behind) = $scope eq 'transaction' ? $self->_beside($dice) : ([], []);
 
 	# another lock behind a savepoint
 	my @second;
@@ -667,96 +802,231 @@ sub _plan
 	push @steps, { is => 'enter', sql => $enter } if $scope eq 'session';
 	for my $t (1 .. $transactions)
 	{
-		my $section = "$id.$t";
-		my $check = $self->{checks} && $dice->chance(0.1) ? 'quorum' : 'lease';
-		my $begin = 'BEGIN; '
-		  . ($check eq 'quorum' ? 'SET LOCAL zklock.commit_check = quorum; ' : '');
-		if ($scope eq 'transaction')
-		{
-			push @steps, @ahead, { is => 'enter', sql => $enter }, @behind;
-			$steps[0] = { %{ $steps[0] }, sql => $begin . $steps[0]{sql} };
-			$begin = '';
-		}
-
-		# a pause between reading and writing, in the session or in the client
-		my ($sleep, $think) = (0, 0);
-		my $seconds =
-		    $dice->chance($self->{long}) ? $dice->between(@{ $self->{long_lasts} })
-		  : $dice->chance($self->{medium}) ? $dice->between(@{ $self->{medium_lasts} })
-		  : 0;
-		if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
-		my $slow = $dice->chance($self->{slow}) ? 2 + $dice->below(18) : 0;
-		my $token = $dice->chance(0.3) && !$permits ? 'true' : 'false';
-		my $look = join(', ', map { "chaos_look('$_', $token)" } @locks);
-
-		if ($mode eq 'shared')
-		{
-			$look = join(', ', map { "chaos_peek('$_')" } @locks);
-			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
-			push @steps, { think => $think } if $think;
-			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
-		}
-		elsif ($think || $sleep)
-		{
-			push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
-			push @steps, splice @second;
-			push @steps, { think => $think } if $think;
-			push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
-			push @steps, {
-				is => 'write',
-				sql => sub {
-					return 'SELECT ' . join(', ', map {
-						sprintf("chaos_write('%s', %d, '%s', %s, %d)", $_,
-							$c->{section}{n}{$_}, $section,
-							$c->{section}{token}{$_} // 'NULL', $slow)
-					} @locks);
-				} };
-		}
-		else
-		{
-			push @steps, {
-				is => 'look', id => $section, check => $check,
-				sql => "${begin}SELECT " . join(', ',
-					map { "chaos_section('$_', '$section', $token, $slow)" } @locks) };
-		}
-
-		push @steps, splice @second;
-		my $end = $dice->weighted(commit => 94, rollback => 5, vanish => 1);
-		if ($end eq 'rollback')
-		{
-			push @steps, { is => 'rollback', sql => 'ROLLBACK' };
-		}
-		elsif ($end eq 'vanish')
-		{
-			push @steps, $dice->chance(0.5)
-			  ? { is => 'vanish', vanish => 1 }
-			  : { is => 'commit', sql => 'COMMIT', then_vanish => 1 };
-			last;
-		}
-		else
-		{
-			# Only what is fenced stands a pause behind the commit check.
-			my $pause = $dice->chance(0.004) && $self->{pauses} && $guarded
-			  && $mode eq 'exclusive' ? $dice->between(@{ $self->{pause_lasts} }) : 0;
-			push @steps, { is => 'set', sql => 'SET LOCAL zklock.stop_before_commit = on' }
-			  if $pause;
-			push @steps, { is => 'commit', sql => 'COMMIT', pause => $pause };
-		}
+		push @steps, $self->_transaction(
+			$c, $dice,
+			id => "$id.$t", locks => \@locks, mode => $mode, second => \@second,
+			enter => $scope eq 'session'
+			? [] : [ @$ahead, { is => 'enter', sql => $enter }, @$behind ]);
+		last if $steps[-1]{vanish} || $steps[-1]{then_vanish};
 	}
 	if ($scope eq 'session')
 	{
 		push @steps, { is => 'unlock',
 			sql => 'SELECT ' . join(', ', map { "zk_unlock('$_')" } @locks) };
 	}
-
-	$c->{plan} = 1;
-	$c->{steps} = \@steps;
-	$c->{hold} = {
-		t => 'hold', hold => $id, instance => $self->{name}, client => $c->{number},
-		pid => 0 + $c->{wire}->pid, locks => \@locks, mode => $mode, scope => $scope,
-		call => $call
-	};
+	$self->_begin($c, \@steps,
+		hold => $id, locks => \@locks, mode => $mode, scope => $scope, call => $call);
 	return;
+}
+
+# How long a call waits at most, in seconds; undef: without an end.
+sub _timeout
+{
+	my ($dice, $try) = @_;
+	return $try
+	  ? ($dice->chance(0.5) ? 0 : $dice->between(0.1, 1.5))
+	  : $dice->chance(0.5) ? $dice->between(0.2, 3) : undef;
+}
+
+# Locks ahead of another one and behind it, in any order: there are deadlocks.
+sub _beside
+{
+	my ($self, $dice) = @_;
+	my @names = @{ $self->{beside} // [] };
+	my (@ahead, @behind);
+
+	return (\@ahead, \@behind) unless @names && $dice->chance($self->{besides});
+	for (1 .. 1 + $dice->below(3))
+	{
+		my $lock = splice(@names, $dice->below(scalar @names), 1);
+		my $shared = $dice->chance(0.3);
+		my $step = {
+			is => 'beside', lock => $lock, mode => $shared ? 'shared' : 'exclusive',
+			sql => "SELECT zk_lock('$lock'"
+			  . ($dice->chance(0.3) ? sprintf(", timeout => '%.3f s'", $dice->between(0.2, 3)) : '')
+			  . ($shared ? ', shared => true' : '') . ')' };
+		push @{ $dice->chance(0.5) ? \@ahead : \@behind }, $step;
+	}
+	return (\@ahead, \@behind);
+}
+
+# The steps of a transaction with these steps for its locks (%t: see _plan).
+sub _transaction
+{
+	my ($self, $c, $dice, %t) = @_;
+	my ($section, @locks) = ($t{id}, @{ $t{locks} });
+	my $check = $self->{checks} && $dice->chance(0.1) ? 'quorum' : 'lease';
+	my @steps = @{ $t{enter} };
+	my $begin = 'BEGIN; '
+	  . ($check eq 'quorum' ? 'SET LOCAL zklock.commit_check = quorum; ' : '');
+
+	if (@steps)
+	{
+		my ($sql, $first) = ($steps[0]{sql}, $begin);
+
+		$steps[0] = { %{ $steps[0] }, sql => ref $sql ? sub { return $first . $sql->() } : $first . $sql };
+		$begin = '';
+	}
+
+	# a pause between reading and writing, in the session or in the client
+	my ($sleep, $think) = (0, 0);
+	my $seconds =
+	    $dice->chance($self->{long}) ? $dice->between(@{ $self->{long_lasts} })
+	  : $dice->chance($self->{medium}) ? $dice->between(@{ $self->{medium_lasts} })
+	  : 0;
+	if ($dice->chance(0.3)) { $sleep = $seconds; } else { $think = $seconds; }
+	my $slow = $dice->chance($self->{slow}) ? 2 + $dice->below(18) : 0;
+	my $token = $dice->chance(0.3) && $t{mode} ne 'permit' ? 'true' : 'false';
+	my $look = join(', ', map { "chaos_look('$_', $token)" } @locks);
+
+	if ($t{mode} eq 'shared')
+	{
+		$look = join(', ', map { "chaos_peek('$_')" } @locks);
+		push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
+		push @steps, { think => $think } if $think;
+		push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
+	}
+	elsif ($think || $sleep)
+	{
+		push @steps, { is => 'look', id => $section, check => $check, sql => "${begin}SELECT $look" };
+		push @steps, splice @{ $t{second} };
+		push @steps, { think => $think } if $think;
+		push @steps, { is => 'sleep', sql => "SELECT pg_sleep($sleep)" } if $sleep;
+		push @steps, {
+			is => 'write',
+			sql => sub {
+				return 'SELECT ' . join(', ', map {
+					sprintf("chaos_write('%s', %d, '%s', %s, %d)", $_,
+						$c->{section}{n}{$_}, $section,
+						$c->{section}{token}{$_} // 'NULL', $slow)
+				} @locks);
+			} };
+	}
+	else
+	{
+		push @steps, {
+			is => 'look', id => $section, check => $check,
+			sql => "${begin}SELECT " . join(', ',
+				map { "chaos_section('$_', '$section', $token, $slow)" } @locks) };
+	}
+	push @steps, splice @{ $t{second} };
+	push @steps, @{ $t{then} // [] };
+
+	my $end = $dice->weighted(commit => 94, rollback => 5, vanish => 1);
+	if ($end eq 'rollback')
+	{
+		push @steps, { is => 'rollback', sql => 'ROLLBACK' };
+	}
+	elsif ($end eq 'vanish')
+	{
+		push @steps, $dice->chance(0.5)
+		  ? { is => 'vanish', vanish => 1 }
+		  : { is => 'commit', sql => 'COMMIT', then_vanish => 1 };
+	}
+	else
+	{
+		# Only what is fenced stands a pause behind the commit check.
+		my $guarded = !grep { /^[ws]/ } @locks;
+		my $pause = $dice->chance(0.004) && $self->{pauses} && $guarded
+		  && $t{mode} eq 'exclusive' ? $dice->between(@{ $self->{pause_lasts} }) : 0;
+		push @steps, { is => 'set', sql => 'SET LOCAL zklock.stop_before_commit = on' }
+		  if $pause;
+		push @steps, { is => 'commit', sql => 'COMMIT', pause => $pause };
+	}
+	return @steps;
+}
+
+# Do these steps, under that hold if there is one.
+sub _begin
+{
+	my ($self, $c, $steps, %hold) = @_;
+
+	@$c{qw(plan steps)} = (1, $steps);
+	$c->{hold} = {
+		t => 'hold', instance => $self->{name}, client => $c->{number},
+		pid => 0 + $c->{wire}->pid, %hold
+	} if %hold;
+	return;
+}
+
+# A claim: the transaction that makes it, others that use it, renewals, and an
+# end.  Of these parts each has its own connection, if the one before has ended.
+sub _plan_claim
+{
+	my ($self, $c, $dice, $id, $lock) = @_;
+	my $ttl = $dice->one_of(1, 1, 2, 4);
+	my $try = $dice->chance(0.5);
+	my $timeout = _timeout($dice, $try);
+	my $call = $try ? 'zk_try_claim' : 'zk_claim';
+	my $claim = $c->{claim} = {
+		hold => $id, locks => [$lock], ttl => $ttl, least => $ttl, longest => $ttl, pid => 0 + $c->{wire}->pid
+	};
+	my $with_token = sub {
+		my ($before, $after) = @_;
+		return sub { return "SELECT $before('$claim->{token}'$after)" };
+	};
+	my $renewal = sub {
+		my $other = $dice->chance(0.3) ? $dice->one_of(1, 2, 4) : 0;
+		return {
+			is => 'act', what => 'renew', ttl => $other,
+			sql => $with_token->('zk_renew_claim', $other ? ", '$other s'" : '')
+		};
+	};
+	my %end = (is => 'act', what => 'end', sql => $with_token->('zk_end_claim', ''));
+	my %enter = (
+		is => 'enter', claims => 1,
+		sql => "SELECT $call('$lock', '$ttl s'"
+		  . (defined $timeout ? sprintf(", timeout => '%.3f s'", $timeout) : '') . ')');
+	my $transactions = 2 + $dice->below(3);
+	my @parts;
+
+	for my $t (1 .. $transactions)
+	{
+		my ($ahead, $behind) = $self->_beside($dice);
+		my $ends = $t == $transactions && $dice->chance(0.3);
+		my @steps = $self->_transaction(
+			$c, $dice,
+			id => "$id.$t.1", locks => [$lock], mode => 'exclusive', second => [],
+			enter => [ @$ahead, {%enter}, @$behind ],
+			then => [ $t > 1 && $dice->chance(0.2) ? $renewal->() : (), $ends ? {%end} : () ]);
+
+		push @parts, { steps => \@steps, hold => "$id.$t", call => $call };
+		$call = 'zk_use_claim';
+		%enter = (is => 'enter', uses => 1, sql => $with_token->('zk_use_claim', ''));
+		last if $ends;
+
+		# now and then for longer than the ttl
+		push @parts, {
+			steps => [
+				{ think => $ttl * ($dice->chance(0.1) ? $dice->between(1.05, 1.3) : $dice->between(0.02, 0.5)) },
+				$dice->chance(0.5) ? $renewal->() : ()
+			]
+		};
+	}
+	push @parts, { steps => [ {%end} ] } if $dice->chance(0.6);
+	$claim->{parts} = \@parts;
+	return;
+}
+
+# Begin the next part of the client's claim; false if there is none.
+sub _go_on_with_claim
+{
+	my ($self, $c) = @_;
+	my $claim = $c->{claim};
+	my $part;
+
+	# the first one may have failed
+	$part = shift @{ $claim->{parts} } if !$claim->{over} && ($claim->{made} || !$claim->{begun}++);
+	if (!$part)
+	{
+		$self->_end_claim($c);
+		return 0;
+	}
+	$self->_begin($c, $part->{steps}, $part->{hold}
+		? (hold => $part->{hold}, claim => $claim->{hold}, locks => $claim->{locks},
+			mode => 'exclusive', scope => 'transaction', call => $part->{call})
+		: ());
+	return 1;
 }
 
 1;

@@ -91,6 +91,12 @@ say_it('  calls: ' . tally(map { "$_->{call} $_->{mode}" } grep { $_->{hold} !~ 
 say_it('  of more than two locks: ' . grep({ @{ $_->{locks} } > 2 } @holds)
 	  . '; of the session: ' . grep({ $_->{scope} eq 'session' } @holds)
 	  . '; back to a savepoint: ' . grep({ $_->{kept} } @sections));
+say_it('  claims: ' . tally(map { $_->{what} . ' ' . ($_->{result} // $_->{sqlstate} // 'unknown') }
+		  map { { %$_, what => $_->{in} ? "$_->{what} in a transaction" : $_->{what} } }
+		  @{ $history->{acts} // [] })
+	  . sprintf('; kept beyond their end for %.2f s at most',
+		max(0, map { $_->{seconds} } @{ $history->{late} // [] }))
+	  . sprintf(', %.2f s without a fault', $verdict->{late}));
 say_it('  errors: ' . tally(
 	map { $_->{sqlstate} . ($_->{sqlstate} eq '40001' ? ($_->{message} =~ /lost/ ? ' lost' : ' other') : '') }
 	grep { ($_->{sqlstate} // '') =~ /^\w{5}$/ } @holds));
@@ -174,6 +180,9 @@ my @verdicts = (
 		'committed on one side', 'no such section' ],
 	[ 'everybody got an answer', 'no answer', 'connection lost', 'unexpected error' ],
 	[ 'a savepoint gives back what was taken behind it, and no more', 'savepoint' ],
+	[ 'nothing is done with a claim that has ended', 'claim used after its end' ],
+	[ 'a claim lasts for its ttl', 'claim ended early' ],
+	[ 'and ends after it', 'claim stranded' ],
 	[ 'nobody waited for a free lock', 'free with waiters' ],
 	[ 'a victim needs a deadlock', 'victim without a deadlock', 'victim in vain' ],
 	[ 'no deadlock lasts', 'deadlock lasts' ],

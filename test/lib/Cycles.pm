@@ -23,8 +23,9 @@ mode (exclusive, shared, permit), asked (just before the call), entered (just
 after its answer; undef if it did not get them), left (just after they were
 certainly given back, or the call has failed), waited (just after the call has
 failed, if left is later), sqlstate; any, if one of the locks is enough, and then
-took, a list of the one that it got.  All times are of one
-clock.  (The holds in the history of make chaos are such records.)
+took, a list of the one that it got.  If the call has failed while its instance had no
+worker: queued, until when its contender may have been in the queue.  All times are
+of one clock.  (The holds in the history of make chaos are such records.)
 
 A victim's record may tell more of the order in which victims were chosen, since
 clients hear of it late: act (its place among those that were chosen by such
@@ -39,7 +40,7 @@ is exact.
 A client is deadlocked at a moment if it waits for a lock one of whose holders
 excludes it and is deadlocked; for a permit, if as many holders as there are
 permits are deadlocked.  A reader waits for other readers if somebody waits to
-write.  A call for several locks keeps those that it is in front for from
+write, or has given up and has a contender in the queue still.  A call for several locks keeps those that it is in front for from
 others while it waits for the rest; one for any of several keeps none, and is
 deadlocked if each of them is held by a deadlocked client.  A client is a member if it waits for
 itself in the end, and no bystander, whose end would change nothing.
@@ -80,7 +81,7 @@ sub new
 
 	for my $r (grep { defined $_->{asked} && defined $_->{left} } @$records)
 	{
-		push @{ $self->{at}{$_} }, $r for (int($r->{asked}) .. int($r->{left}));
+		push @{ $self->{at}{$_} }, $r for (int($r->{asked}) .. int($r->{queued} // $r->{left}));
 		push @{ $self->{records} }, $r;
 	}
 	return $self;
@@ -100,16 +101,23 @@ sub _chosen_before
 	return _wait_ends($one) < _wait_ends($other);
 }
 
-# What was so for all of a time: who waits with which record, and which records
-# hold a lock or keep it from others.  Waits of %$except are left out.
+# What was so for all of a time: who waits with which record, which records hold a
+# lock or keep it from others, and which ones are in the queue to write.  Waits of
+# %$except are left out.
 sub _span
 {
 	my ($self, $from, $to, $except) = @_;
-	my (%waits, %keep);
+	my (%waits, %keep, @writers);
 
 	for my $r (@{ $self->{at}{ int $from } // [] })
 	{
-		next if $r->{asked} > $from || $r->{left} < $to;
+		next if $r->{asked} > $from;
+		push @writers, $r
+		  if $r->{mode} eq 'exclusive'
+		  && !(defined $r->{entered} && $r->{entered} <= $from)
+		  && ($r->{queued} // _wait_ends($r)) >= $to
+		  && !$except->{$r};
+		next if $r->{left} < $to;
 		if (defined $r->{entered} && $r->{entered} <= $from)
 		{
 			push @{ $keep{$_} }, $r for @{ $r->{took} // $r->{locks} };
@@ -121,7 +129,7 @@ sub _span
 			push @{ $keep{$_} }, $r for @{ $r->{locks} };
 		}
 	}
-	return (\%waits, \%keep);
+	return (\%waits, \%keep, \@writers);
 }
 
 # Does a record keep its locks from a wait for certain?
@@ -134,17 +142,15 @@ sub _keeps
 # Whom a wait is for, for certain or not: a list, for each lock, of lists of clients.
 sub _blockers
 {
-	my ($r, $waits, $keep, $certain) = @_;
+	my ($r, $waits, $keep, $writers, $certain) = @_;
 	my $who = _who($r);
 	my @found;
 
 	for my $lock (@{ $r->{locks} })
 	{
 		my $writer = grep {
-			_who($_) ne $who
-			  && $_->{mode} eq 'exclusive'
-			  && grep { $_ eq $lock } @{ $_->{locks} }
-		} values %$waits;
+			_who($_) ne $who && grep { $_ eq $lock } @{ $_->{locks} }
+		} @$writers;
 
 		push @found, {
 			lock => $lock,
@@ -164,9 +170,9 @@ sub _blockers
 sub _deadlocked
 {
 	my ($self, $from, $to, $except, $certain) = @_;
-	my ($waits, $keep) = $self->_span($from, $to, $except);
+	my ($waits, $keep, $writers) = $self->_span($from, $to, $except);
 	my %blockers =
-	  map { ($_ => [ _blockers($waits->{$_}, $waits, $keep, $certain) ]) } keys %$waits;
+	  map { ($_ => [ _blockers($waits->{$_}, $waits, $keep, $writers, $certain) ]) } keys %$waits;
 	my $again = 1;
 
 	while ($again)

@@ -118,6 +118,11 @@ send, wait, and result.
 Prepare a statement, and run it, by messages of the protocol, as drivers do; for
 each the result, as of run.
 
+=item send_with(\@statement, ...)
+
+Begin to run these together, as one transaction: each the text of one statement
+and its parameters, none of which is part of any text.
+
 =item vanish()
 
 Just close the socket, whatever the backend is at.
@@ -170,14 +175,35 @@ sub prepare
 sub run_prepared
 {
 	my ($self, $name, @parameters) = @_;
+
+	$self->_send(_execution($name, @parameters), [ 'S', '' ]);
+	return $self->_wait("statement $name");
+}
+
+# Bind, of text, and Execute, of all rows
+sub _execution
+{
+	my ($name, @parameters) = @_;
 	my $values = join('', map { pack('N', length $_) . $_ } @parameters);
 
-	# Bind, of text, Execute, of all rows, and Sync
-	$self->_send(
+	return (
 		[ 'B', "\0$name\0" . pack('n n', 0, scalar @parameters) . $values . pack('n', 0) ],
-		[ 'E', "\0" . pack('N', 0) ],
+		[ 'E', "\0" . pack('N', 0) ]);
+}
+
+sub send_with
+{
+	my ($self, @statements) = @_;
+
+	$self->_send(
+		(
+			map {
+				my ($sql, @parameters) = @$_;
+				([ 'P', "\0$sql\0" . pack('n', 0) ], _execution('', @parameters))
+			} @statements
+		),
 		[ 'S', '' ]);
-	return $self->_wait("statement $name");
+	return;
 }
 
 sub _wait

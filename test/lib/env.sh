@@ -68,7 +68,8 @@ ZK_JRE_PACKAGE=${ZK_JRE_PACKAGE:-default-jre-headless}
 ZK_JDK_PACKAGE=${ZK_JRE_PACKAGE/-jre-/-jdk-}
 ZK_BASE_PACKAGES="gcc make libc6-dev $ZK_PG_PACKAGES
 	libzookeeper-mt-dev libzookeeper-java $ZK_JRE_PACKAGE"
-ZK_TEST_PACKAGES="git perl libipc-run-perl libcmocka-dev python3-kazoo diffutils bzip2 \
+ZK_TEST_PACKAGES="libcmocka-dev diffutils"
+ZK_TAP_PACKAGES="git perl codespell libipc-run-perl python3-kazoo bzip2 \
 	libcurator-recipes-java $ZK_JDK_PACKAGE \
 	golang-go golang-github-samuel-go-zookeeper-dev pgbouncer patroni stunnel4 openssl \
 	prometheus-postgres-exporter prometheus \
@@ -134,18 +135,30 @@ zk_find_postgres()
 	ZK_PGXS=${ZK_PGXS%/src/makefiles}
 }
 
+# zk_clean_other: remove what was built in the checkout for another PostgreSQL, of
+# another version or compiled in another way, or with other settings of make, of
+# which ZKLOCK_TEST_MAKE may have some, one in each line.
+zk_clean_other()
+{
+	local stamp=$ZK_TOP/build/built_for built_for
+
+	built_for=$("$ZK_PG_CONFIG"; printf '%s' "${ZKLOCK_TEST_MAKE:-}")
+	if [ "$built_for" != "$(cat "$stamp" 2>/dev/null)" ]; then
+		make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PG_CONFIG" clean
+		mkdir -p "$ZK_TOP/build"
+		echo "$built_for" >"$stamp"
+	fi
+}
+
 # zk_build: build the extension in the checkout, with no warning, and install
-# it.  What was built for another PostgreSQL is built anew.
+# it.
 zk_build()
 {
-	local make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PG_CONFIG" COPT=-Werror)
-	local stamp=$ZK_TOP/build/built_for
+	local settings make=(make -s -C "$ZK_TOP" PG_CONFIG="$ZK_PG_CONFIG" COPT=-Werror)
 
-	if [ "$("$ZK_PG_CONFIG" --version)" != "$(cat "$stamp" 2>/dev/null)" ]; then
-		"${make[@]}" clean
-		mkdir -p "$ZK_TOP/build"
-		"$ZK_PG_CONFIG" --version >"$stamp"
-	fi
+	mapfile -t settings < <(printf '%s' "${ZKLOCK_TEST_MAKE:-}")
+	make+=(${settings[@]+"${settings[@]}"})
+	zk_clean_other
 	"${make[@]}" -j"$(nproc)" all
 	zk_root "${make[@]}" install
 }
@@ -227,28 +240,37 @@ zk_workdir()
 	zk_cleanup_add "zk_kill_in '$ZK_WORK'"
 }
 
-# zk_copy_checkout DIR: copy the checkout into DIR of the work directory.
+# zk_copy_checkout DIR [FROM]: copy the checkout, or another one, into DIR of the
+# work directory.
 zk_copy_checkout()
 {
 	zk_as_user mkdir -p "$1"
-	tar -C "$ZK_TOP" --exclude=./.git --exclude=./build --exclude=./tmp_check -cf - . |
+	tar -C "${2:-$ZK_TOP}" --exclude=./.git --exclude=./build --exclude=./tmp_check -cf - . |
 		zk_as_user tar -C "$1" --no-same-owner -xf -
 }
 
-# zk_test_install: build the extension with what only tests may have
-# (-DZKLOCK_TEST_BUILD), and set ZKLOCK_TEST_INSTALL to a private installation
-# of PostgreSQL with it, in the work directory; what is installed in the system
-# is not touched.  The server finds its lib and share from where its executable
-# really is, so bin is copied; the rest are links.
+# zk_test_install: set ZKLOCK_TEST_INSTALL to a private installation with this
+# checkout.
 zk_test_install()
 {
-	local root=$ZK_WORK/install
+	[ -z "${ZKLOCK_TEST_INSTALL:-}" ] || return 0
+	zk_private_install test "$ZK_TOP"
+	ZKLOCK_TEST_INSTALL=$ZK_INSTALLED
+}
+
+# zk_private_install NAME FROM: build the extension of the checkout FROM with what
+# only tests may have (-DZKLOCK_TEST_BUILD), and set ZK_INSTALLED to a private
+# installation of PostgreSQL with it, in the work directory; what is installed in
+# the system is not touched.  The server finds its lib and share from where its
+# executable really is, so bin is copied; the rest are links.
+zk_private_install()
+{
+	local root=$ZK_WORK/$1-install build=$ZK_WORK/$1-build
 	local bin=$root$ZK_PGBIN
 	local pkglib share
-	local make=(make -s -C "$ZK_WORK/test-build" PG_CONFIG="$ZK_PG_CONFIG"
+	local make=(make -s -C "$build" PG_CONFIG="$ZK_PG_CONFIG"
 		COPT="-Werror -DZKLOCK_TEST_BUILD" with_llvm=no DESTDIR="$root")
 
-	[ -z "${ZKLOCK_TEST_INSTALL:-}" ] || return 0
 	pkglib=$("$ZK_PG_CONFIG" --pkglibdir)
 	share=$("$ZK_PG_CONFIG" --sharedir)
 	zk_as_user mkdir -p "$root$pkglib" "$root$share/extension" "${bin%/*}"
@@ -262,11 +284,11 @@ zk_test_install()
 		zk_as_user find "$root$pkglib" "$root$share/extension" -name 'zklock*' -delete
 	)
 
-	zk_copy_checkout "$ZK_WORK/test-build"
+	zk_copy_checkout "$build" "$2"
 	zk_as_user "${make[@]}" clean
 	zk_as_user "${make[@]}" -j"$(nproc)" all
 	zk_as_user "${make[@]}" install
-	ZKLOCK_TEST_INSTALL=${bin%/*}
+	ZK_INSTALLED=${bin%/*}
 }
 
 # zk_fetch_source PACKAGE: download a source package of the system's package

@@ -1,28 +1,79 @@
 # Copyright (c) 2026, zklock developers
 
-"""What the blocks of Python in doc/patterns.md and doc/from-redis.md are run
-with: clients who open a red envelope, under a lock of the page.
+"""Clients that open a red envelope, as doc/patterns.md has it, under one of
+three locks: zk_lock, that of doc/from-redis.md, and one of SETNX and GETSET.
 
 usage: envelope.py LOCK REDIS DSN ENVELOPE pause|go CLIENT...
-LOCK is one of the page's classes, REDIS the port of a redis-server.  Prints a
-line for each client: its name, and its share, None or the SQLSTATE.  With
-"pause" the process stops itself (SIGSTOP) where a client has read and not yet
-written, as if its machine were paused.
+LOCK is one of the classes, REDIS the port of a redis-server.  Prints a line for
+each client: its name, and its share, None or the SQLSTATE.  With "pause" the
+process stops itself (SIGSTOP) where a client has read and not yet written, as if
+its machine were paused.
 
-073_red_envelope.pl puts the blocks of the pages ahead of this text.
+073_red_envelope.pl puts the block of from-redis.md ahead of this text.
 """
 import os
+import random
 import signal
 import socket
 import sys
+import time
 
 import psycopg2
 
 SECONDS = 2                     # that a lock in Redis lasts
 
 
+class ExpiringLock:
+    """A key of Redis, whose value is the time when the lock expires."""
+
+    def __init__(self, redis, name, seconds):
+        self.redis, self.name, self.seconds = redis, name, seconds
+
+    def try_acquire(self):
+        self.until = time.time() + self.seconds
+        if self.redis.setnx(self.name, self.until):
+            return True
+        held = self.redis.get(self.name)            # by one who has died?
+        return (held is not None and float(held) < time.time()
+                and self.redis.getset(self.name, self.until) == held)
+
+    def acquire(self):
+        while not self.try_acquire():
+            time.sleep(random.uniform(0.01, 0.02))
+
+    def release(self):
+        if time.time() < self.until:                # else it may be another's
+            self.redis.delete(self.name)
+
+
+class ZkLock:
+    def __init__(self, db, name):
+        self.db, self.name = db, name
+
+    def acquire(self):
+        with self.db.cursor() as cursor:            # begins the transaction
+            cursor.execute('SELECT zk_lock(%s)', (self.name,))
+
+    def release(self):
+        pass                                        # COMMIT has done so
+
+
+def open_envelope(lock, db, what, who):
+    lock.acquire()
+    try:
+        with db, db.cursor() as cursor:             # COMMIT at its end
+            cursor.execute('SELECT next_share(%s, %s)', (what, who))
+            share, = cursor.fetchone()
+            if share is not None:
+                cursor.execute('INSERT INTO shares_given VALUES (%s, %s, %s)',
+                               (what, who, share))
+            return share
+    finally:
+        lock.release()
+
+
 class Redis:
-    """As much of redis-py's client as the pages call."""
+    """As much of redis-py's client as the locks call."""
 
     def __init__(self, port):
         self._file = socket.create_connection(('127.0.0.1', port)).makefile('rwb')

@@ -34,6 +34,7 @@
 #define MAX_HOLDS		64
 #define MAX_SECTIONS	64
 #define MAX_ROWS		8
+#define MAX_LEASES		16
 
 /*
  * What is decided is decided by a multi, and the victim hears of it later: by
@@ -41,6 +42,12 @@
  */
 #define LATE_US			40000
 #define DISTURBED_US	5000000
+
+/*
+ * A lock that has been granted is given up if no backend takes it for some
+ * 100 ms: those that stand still no longer than this at a time take it before.
+ */
+#define PROMPT_US		16000
 
 /* For so long an instance may not hear that its session has been closed. */
 #define OUTSIDE_US		15000000
@@ -54,6 +61,7 @@ typedef struct Hold
 	int64_t		from;
 	int64_t		until;			/* of zk_unlock(); 0: still held */
 	int64_t		token;			/* or 0: not known */
+	int			claim;			/* that it becomes or uses, plus 1; or 0 */
 } Hold;
 
 typedef struct Client
@@ -64,6 +72,11 @@ typedef struct Client
 	int			nholds;
 	int			level;
 	int64_t		began_at;		/* the transaction */
+	int64_t		commit_at;		/* COMMIT has begun, */
+	int64_t		commit_boottime;	/* by the machine's clock, too; */
+	int64_t		commit_sessions[MAX_LEASES];	/* ids of those of its locks */
+	int			ncommit_sessions;
+	char		commit_lost[32];	/* a lock that was lost already; or "" */
 	int64_t		checked_at;		/* ahead of its commit */
 
 	/* its wait */
@@ -74,11 +87,17 @@ typedef struct Client
 	SimMode		mode;
 	bool		any;
 	bool		timed;			/* it may end by itself */
+	bool		next;			/* nobody but writers of its instance is ahead */
 	int64_t		since;
+	int			acts_before;	/* number of acts ahead of it */
 	bool		in_cycle;		/* since this wait began */
 	bool		maybe_in_cycle;
-	bool		was_in_cycle;	/* which a victim has ended */
+	bool		was_in_cycle;	/* which a victim has ended, ... */
+	int			acted;			/* ... by this act, or one before */
 	int64_t		cycle_ended_at; /* by another one's timeout, say; or 0 */
+	bool		goes_on;		/* in a cycle that may be one, ... */
+	int64_t		went_on_until;	/* ... until then; or 0 */
+	int64_t		victim_at;		/* when a victim ended it, if was_in_cycle */
 	bool		ended_here;		/* by one of its own instance, and only so */
 	bool		rows[MAX_ROWS]; /* that it has locked */
 } Client;
@@ -86,6 +105,7 @@ typedef struct Client
 typedef struct Section
 {
 	int			client;
+	int			claim;			/* that it is of, plus 1; or 0 */
 	SimMode		mode;
 	int64_t		from;
 	int64_t		checked_at;
@@ -98,10 +118,9 @@ typedef struct Lease
 {
 	int64_t		id;				/* of the session */
 	int64_t		until;			/* of the machine's clock */
+	int64_t		longest;		/* the latest that "until" has ever been */
 	bool		expired;		/* the session has, by the servers' clock */
 } Lease;
-
-#define MAX_LEASES		16
 
 /* An act, and when the look began that was the last ahead of it. */
 typedef struct Act
@@ -110,6 +129,16 @@ typedef struct Act
 	int64_t		looked_at;
 }			Act;
 
+/* The same act, when it is carried out: whose wait it ends, for which probe. */
+typedef struct DoneAct
+{
+	int			number;
+	int			pid;
+	bool		between;		/* a reader is behind a writer that waits */
+	int64_t		at;
+	int64_t		probed_at;
+}			DoneAct;
+
 #define MAX_ACTS		64
 
 typedef struct Acts
@@ -117,6 +146,8 @@ typedef struct Acts
 	int64_t		looked_at;
 	Act			acts[MAX_ACTS]; /* the latest */
 	int			n;
+	DoneAct		done[MAX_ACTS]; /* those that were carried out */
+	int			ndone;
 }			Acts;
 
 Totals		totals;
@@ -128,10 +159,21 @@ static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
 static int64_t closed_at[MAX_INSTANCES];	/* a session, from outside */
 static Lease leases[MAX_INSTANCES][MAX_LEASES];
+static Lease former_leases[MAX_INSTANCES][MAX_LEASES];	/* of the sessions
+															 * before those */
 static Acts acts[MAX_INSTANCES];
+static int	nacts;				/* that were carried out */
+static int64_t left_at[MAX_INSTANCES][SIM_MAX_NAMES];	/* by an owner; or 0 */
 static int64_t ended_at[MAX_INSTANCES]; /* a session, in whatever way */
+static int64_t writer_gone_at;	/* the last one that waited; 0: none */
+static int64_t restored_at;		/* an older copy of ZooKeeper's data; 0: never */
 static int64_t bound_us;		/* 0: there are faults */
 static int64_t disturbed_until;
+static uint64_t wanted;			/* locks */
+static uint64_t handed;			/* of those, on by others of the instance */
+static uint64_t faults_before;	/* this schedule */
+static uint64_t asked;			/* times a commit has asked for a proof */
+static uint64_t requests_before;	/* the last part of its rest */
 static int64_t grace_us;		/* so long a victim may fail behind its cycle */
 
 void
@@ -145,8 +187,16 @@ check_schedule_begin(void)
 	memset(free_since, 0, sizeof(free_since));
 	memset(closed_at, 0, sizeof(closed_at));
 	memset(acts, 0, sizeof(acts));
+	nacts = 0;
+	memset(left_at, 0, sizeof(left_at));
 	memset(ended_at, 0, sizeof(ended_at));
 	memset(leases, 0, sizeof(leases));
+	memset(former_leases, 0, sizeof(former_leases));
+	writer_gone_at = 0;
+	claims_begin();
+	wanted = handed = asked = 0;
+	faults_before = totals.faults;
+	restored_at = 0;
 	bound_us = 0;
 }
 
@@ -186,20 +236,52 @@ holds(const Client *client, int name, SimMode mode)
 	return false;
 }
 
+/*
+ * Does this call for all of several locks keep the others from everybody, since
+ * it waits for one?  Sets "held" of those; returns whether there are any.
+ */
+static bool
+note_kept(const Client *client, bool *held)
+{
+	bool		waits = false;
+	bool		any = false;
+
+	if (!client->waits || client->any || client->nnames < 2)
+		return false;
+	for (int i = 0; i < client->nnames; i++)
+		waits |= held[client->names[i]];
+	for (int i = 0; i < client->nnames && waits; i++)
+	{
+		any |= !held[client->names[i]];
+		held[client->names[i]] = true;
+	}
+	return any;
+}
+
 static void
 note_free(void)
 {
+	bool		held[SIM_MAX_NAMES];
+	bool		again = true;
+
 	for (int name = 0; name < SIM_MAX_NAMES; name++)
 	{
-		bool		held = false;
-
-		for (int i = 0; i < nclients && !held; i++)
-			held = clients[i].known && holds(&clients[i], name, SIM_EXCLUSIVE);
-		if (held)
+		held[name] = claims_hold(name);
+		for (int i = 0; i < nclients && !held[name]; i++)
+			held[name] = clients[i].known &&
+				holds(&clients[i], name, SIM_EXCLUSIVE);
+	}
+	while (again)
+	{
+		again = false;
+		for (int i = 0; i < nclients; i++)
+			again |= note_kept(&clients[i], held);
+	}
+	for (int name = 0; name < SIM_MAX_NAMES; name++)
+		if (held[name])
 			free_since[name] = 0;
 		else if (free_since[name] == 0)
 			free_since[name] = sim_now();
-	}
 }
 
 static void
@@ -309,12 +391,18 @@ note_ended_cycles(const Client *leaver)
 		if (client->in_cycle && !is_in_cycle(i, true))
 		{
 			client->in_cycle = client->maybe_in_cycle = false;
+			client->goes_on = true;
 			client->cycle_ended_at = sim_now();
 			client->ended_here = leaver != NULL &&
 				leaver->instance == client->instance;
 		}
 		else if (leaver == NULL || leaver->instance != client->instance)
 			client->ended_here = false;
+		if (client->goes_on)
+		{
+			client->goes_on = is_in_cycle(i, false);
+			client->went_on_until = sim_now();
+		}
 	}
 }
 
@@ -326,10 +414,38 @@ begin_wait(int number)
 	client->waits = true;
 	client->timed = false;
 	client->in_cycle = client->maybe_in_cycle = client->was_in_cycle = false;
-	client->cycle_ended_at = 0;
-	client->ended_here = false;
+	client->cycle_ended_at = client->went_on_until = 0;
+	client->ended_here = client->goes_on = false;
 	client->since = sim_now();
+	client->acts_before = nacts;
 	note_cycles(number);
+}
+
+/* Is this name held, and waited for, by writers of it alone? */
+static bool
+is_behind_writers(int number, int name)
+{
+	bool		held = false;
+
+	for (int i = 0; i < nclients; i++)
+	{
+		const Client *client = &clients[i];
+
+		if (i == number || !client->known)
+			continue;
+		for (int j = 0; j < client->nholds; j++)
+			if (client->holds[j].name == name && client->holds[j].until == 0)
+			{
+				if (client->holds[j].mode != SIM_EXCLUSIVE)
+					return false;
+				held = true;
+			}
+		for (int j = 0; client->waits && j < client->nnames; j++)
+			if (client->names[j] == name &&
+				(client->nnames > 1 || client->mode != SIM_EXCLUSIVE))
+				return false;
+	}
+	return held;
 }
 
 void
@@ -348,6 +464,9 @@ check_want(int number, const int *names, int n, SimMode mode, bool any)
 	client->row = -1;
 	client->mode = mode;
 	client->any = any;
+	wanted += n;
+	client->next = n == 1 && mode == SIM_EXCLUSIVE && !any &&
+		is_behind_writers(number, names[0]);
 	sim_trace("wants%s, mode %d%s", list, mode, any ? ", any" : "");
 	begin_wait(number);
 }
@@ -444,7 +563,7 @@ look_at_contender(const char *child, int instance, int64_t number, void *arg)
 }
 
 static void
-check_order(int number, int name, SimMode mode)
+check_order(int number, int name, SimMode mode, int64_t since)
 {
 	const Client *client = &clients[number];
 	QueueLook	look = {
@@ -455,7 +574,7 @@ check_order(int number, int name, SimMode mode)
 
 	if (mode == SIM_PERMIT || workload_counter_ends() ||
 		(ended_at[client->instance] != 0 &&
-		 ended_at[client->instance] > client->since - OUTSIDE_US))
+		 ended_at[client->instance] > since - OUTSIDE_US))
 		return;
 	snprintf(path, sizeof(path), "/zklock/%s", workload_name(name));
 	ensemble_look_at_queue(path, look_at_contender, &look);
@@ -468,6 +587,44 @@ check_order(int number, int name, SimMode mode)
 					  look.first_own, look.first_other);
 }
 
+/*
+ * Succession: a number owns a lock with nothing read only if its directory is
+ * the one that the instance's owner of before has left.
+ */
+
+/* The last part of a path; -1: it is no name of the workload's. */
+static int
+name_of_path(const char *path)
+{
+	for (int name = 0; name < SIM_MAX_NAMES; name++)
+		if (strcmp(workload_name(name), strrchr(path, '/') + 1) == 0)
+			return name;
+	return -1;
+}
+
+/* An exclusive owner is about to leave this directory. */
+void
+check_leave(int instance, const char *path)
+{
+	int			name = name_of_path(path);
+
+	if (name >= 0)
+		left_at[instance][name] = sim_now();
+}
+
+/* A contender has been created there, and owns the lock with this number. */
+void
+check_next(int instance, const char *path, int number)
+{
+	int			name = name_of_path(path);
+
+	if (name >= 0 && left_at[instance][name] != 0 &&
+		ensemble_has_new_directory(path, instance, left_at[instance][name]))
+		sim_violation("succession",
+					  "number %d would own lock %d, whose directory is another one",
+					  number, name);
+}
+
 /* A session of the instance has ended, and with it contenders. */
 void
 check_session_ended(int instance)
@@ -475,24 +632,82 @@ check_session_ended(int instance)
 	ended_at[instance] = sim_now();
 }
 
-void
-check_acquired(int number, int name, SimMode mode, bool session)
+/* The latest hold of a name by which the transaction has a claim, or NULL. */
+static Hold *
+find_hold_of_claim(Client *client, int name)
+{
+	for (int i = client->nholds - 1; i >= 0; i--)
+		if (client->holds[i].name == name && client->holds[i].claim != 0)
+			return &client->holds[i];
+	return NULL;
+}
+
+static void
+add_hold(int number, Hold hold, int64_t since)
 {
 	Client	   *client = &clients[number];
 
 	if (client->nholds == MAX_HOLDS)
 		sim_lacks("so many holds");
-	client->holds[client->nholds++] = (Hold)
-	{
-		.name = name,.mode = mode,.session = session,.level = client->level,
-			.from = sim_now()
-	};
-	totals.acquired++;
-	sim_mix((uint64_t) name);
-	sim_trace("has %d, mode %d%s", name, mode, session ? ", for the session" : "");
-	check_order(number, name, mode);
+	hold.level = client->level;
+	hold.from = sim_now();
+	client->holds[client->nholds++] = hold;
+	sim_mix((uint64_t) hold.name);
+	sim_trace("has %d, mode %d%s", hold.name, hold.mode,
+			  hold.session ? ", for the session" : "");
+	check_order(number, hold.name, hold.mode, since);
 	note_free();
 	note_cycles(number);
+}
+
+void
+check_acquired(int number, int name, SimMode mode, bool session)
+{
+	Client	   *client = &clients[number];
+	const Hold *first = find_hold_of_claim(client, name);
+
+	totals.acquired++;
+	handed += client->next;
+	client->next = false;
+	add_hold(number, (Hold)
+			 {
+				 .name = name,.mode = mode,.session = session,
+				 .claim = first ? first->claim : 0
+			 }, client->since);
+}
+
+/* The transaction uses a claim. */
+void
+check_used(int number, int name, int claim)
+{
+	Client	   *client = &clients[number];
+	const Hold *first = find_hold_of_claim(client, name);
+
+	if (first != NULL && first->claim == claim + 1)
+		return;
+	add_hold(number, (Hold)
+			 {
+				 .name = name,.claim = claim + 1
+			 }, claims_since(claim));
+}
+
+/* What was acquired last becomes a claim: since when is it held? */
+int64_t
+check_mark_claim(int number, int name, int claim)
+{
+	Client	   *client = &clients[number];
+	Hold	   *hold = &client->holds[client->nholds - 1];
+
+	if (client->nholds == 0 || hold->name != name || hold->session)
+		sim_violation("simulator", "no hold to claim");
+	hold->claim = claim + 1;
+	return hold->from;
+}
+
+int
+check_level(int number)
+{
+	return clients[number].level;
 }
 
 /*
@@ -522,6 +737,7 @@ check_release_savepoint(int number)
 	for (int i = 0; i < client->nholds; i++)
 		if (client->holds[i].level > client->level)
 			client->holds[i].level = client->level;
+	claims_released(number, client->level);
 }
 
 /* What was taken since the savepoint is given back. */
@@ -534,6 +750,7 @@ check_rolled_back_to(int number)
 		if (client->holds[i].level >= client->level &&
 			!client->holds[i].session)
 			remove_hold(client, i);
+	claims_rolled_back_to(number, client->level);
 	client->level--;
 	sim_trace("rolled back to a savepoint");
 	note_free();
@@ -561,15 +778,91 @@ check_rolled_back(int number)
 {
 	totals.rolled_back++;
 	sim_trace("rolled back");
+	claims_rolled_back(number);
 	check_ended(number);
 }
 
-/* The check ahead of the commit is over. */
+/*
+ * Proofs: a transaction that commits has had all of its locks when its COMMIT
+ * began, as far as its instance knew, and a proof since then that each of their
+ * sessions was alive.
+ */
+
+/* COMMIT has begun; check_commit_hold() is called for each of its locks. */
 void
-check_committing(int number)
+check_commit(int number)
 {
-	clients[number].checked_at = sim_now();
+	Client	   *client = &clients[number];
+
+	client->commit_at = sim_now();
+	client->commit_boottime = sim_boottime(instance_at(client->instance));
+	client->ncommit_sessions = 0;
+	client->commit_lost[0] = '\0';
+}
+
+void
+check_commit_hold(int number, const char *name, int session, bool mine)
+{
+	Client	   *client = &clients[number];
+	int64_t		id = leases[client->instance][session].id;
+
+	if (!mine)
+		snprintf(client->commit_lost, sizeof(client->commit_lost), "%s", name);
+	for (int i = 0; i < client->ncommit_sessions; i++)
+		if (client->commit_sessions[i] == id)
+			return;
+	assert(client->ncommit_sessions < MAX_LEASES);
+	client->commit_sessions[client->ncommit_sessions++] = id;
+}
+
+/* By a lease of the session that was running when COMMIT began, or later. */
+static void
+check_proof(int number, int64_t id)
+{
+	const Client *client = &clients[number];
+
+	for (int i = 0; i < MAX_LEASES; i++)
+	{
+		const Lease *lease = &leases[client->instance][i];
+
+		if (lease->id != id)
+			lease = &former_leases[client->instance][i];
+		if (lease->id == id && lease->longest > client->commit_boottime)
+			return;
+	}
+	sim_violation("proofs", "client %d commits without a lease of session %"
+				  PRIx64, number, id);
+}
+
+/* A claim in this session has been renewed; the attempt began then. */
+void
+check_renewed(int instance, int session, int64_t boottime)
+{
+	const Lease *lease = &leases[instance][session];
+
+	if (lease->longest <= boottime)
+		sim_violation("proofs", "a claim is renewed without a lease of session %"
+					  PRIx64 " of instance %d", lease->id, instance);
+}
+
+/* The check ahead of the commit is over; "quorum": it asks ZooKeeper. */
+void
+check_committing(int number, bool quorum)
+{
+	Client	   *client = &clients[number];
+
+	client->checked_at = sim_now();
 	sim_trace("may commit");
+	if (client->commit_lost[0] != '\0')
+		sim_violation("proofs", "client %d commits without \"%s\"", number,
+					  client->commit_lost);
+	for (int i = 0; i < client->ncommit_sessions && !quorum; i++)
+		check_proof(number, client->commit_sessions[i]);
+	for (int i = 0; i < client->ncommit_sessions && quorum; i++)
+		if (!ensemble_was_alive(client->commit_sessions[i], client->commit_at) &&
+			restored_at < client->commit_at)
+			sim_violation("proofs", "client %d commits, but session %" PRIx64
+						  " had ended", number, client->commit_sessions[i]);
 }
 
 /* Somebody has closed a session of the instance, of which no lease can tell. */
@@ -601,16 +894,23 @@ check_session(int instance, int number, int64_t id)
 
 	assert(number < MAX_LEASES);
 	if (lease->id != id)
+	{
+		former_leases[instance][number] = *lease;
 		*lease = (Lease) {.id = id};
+	}
 }
 
 /* The worker publishes a lease. */
 void
 check_lease(int instance, int number, int64_t until)
 {
+	Lease	   *lease = &leases[instance][number];
+
 	assert(number < MAX_LEASES);
-	leases[instance][number].until = until;
-	compare_lease(instance, &leases[instance][number]);
+	lease->until = until;
+	if (until > lease->longest)
+		lease->longest = until;
+	compare_lease(instance, lease);
 }
 
 /* The leader ends a session of which it has not heard for its timeout. */
@@ -623,6 +923,58 @@ check_expired(int instance, int64_t id)
 			leases[instance][i].expired = true;
 			compare_lease(instance, &leases[instance][i]);
 		}
+}
+
+/*
+ * ZooKeeper is an older copy of itself: an instance may not know before it has a
+ * connection, tokens begin again, and sessions that have ended may be alive.
+ */
+void
+check_restored(int instance)
+{
+	restored_at = sim_now();
+	for (int i = 0; i < MAX_LEASES; i++)
+		leases[instance][i].expired = false;
+	check_closed_outside(instance);
+	check_session_ended(instance);
+}
+
+/* A worker says that it is. */
+void
+check_noticed(int instance)
+{
+	sim_trace("instance %d notices the older copy", instance);
+	totals.noticed++;
+	if (restored_at == 0)
+		sim_violation("restored", "instance %d takes ZooKeeper for an older copy",
+					  instance);
+}
+
+/*
+ * The worker sleeps for so long, and something is due in "due_ms"; -1: without
+ * an end, and nothing is.
+ */
+void
+check_sleep(int instance, int64_t ms, int64_t due_ms)
+{
+	if (due_ms >= 0 && (ms < 0 || ms > due_ms))
+		sim_violation("sleep",
+					  "the worker of instance %d sleeps for %" PRId64
+					  " ms, and something is due in %" PRId64, instance, ms,
+					  due_ms);
+}
+
+/*
+ * Watches: the worker knows of all that the library has, and so how long the
+ * request is that sets them again on the next connection.
+ */
+void
+check_watches(int instance, int number, size_t library, size_t books)
+{
+	if (library > books)
+		sim_violation("watches",
+					  "session %d of instance %d has %zu bytes of watches, and knows of %zu",
+					  number, instance, library, books);
 }
 
 /* The fencing token of what has been acquired last. */
@@ -648,6 +1000,21 @@ was_closed_outside(const Section * section)
 	return at != 0 && at > section->from - OUTSIDE_US && at <= section->to;
 }
 
+/* Was ZooKeeper an older copy of itself since the one began? */
+static bool
+was_restored(const Section * first, const Section * second)
+{
+	return restored_at != 0 && restored_at >= first->from &&
+		restored_at <= second->to;
+}
+
+/* All that is done under a claim is of one owner. */
+static bool
+is_same_owner(const Section * a, const Section * b)
+{
+	return a->claim == b->claim && (a->claim != 0 || a->client == b->client);
+}
+
 static void
 compare_sections(int name, const Section * a, const Section * b)
 {
@@ -656,13 +1023,13 @@ compare_sections(int name, const Section * a, const Section * b)
 
 	if (first->to <= second->from && first->token > second->token &&
 		second->token != 0 && !was_closed_outside(first) &&
-		!was_closed_outside(second))
+		!was_closed_outside(second) && !was_restored(first, second))
 		sim_violation("tokens",
 					  "lock %d: client %d had %" PRIx64
 					  ", and client %d later %" PRIx64,
 					  name, first->client, first->token, second->client,
 					  second->token);
-	if (a->client == b->client || first->to <= second->from ||
+	if (is_same_owner(a, b) || first->to <= second->from ||
 		!modes_conflict(a->mode, b->mode))
 		return;
 	if (was_closed_outside(first) || was_closed_outside(second))
@@ -702,12 +1069,12 @@ count_permits(int name, const Section * section)
 		/* the holds of a session share its permit */
 		if (other->client == section->client || has[other->client] ||
 			other->from > section->from || other->to <= section->from ||
-			other->checked_at <= section->from)
+			other->checked_at <= section->from || was_closed_outside(other))
 			continue;
 		has[other->client] = true;
 		at_once++;
 	}
-	if (at_once > workload_permits())
+	if (at_once > workload_permits() && !was_closed_outside(section))
 		sim_violation("permits", "%d holders of %d permits of %d", at_once,
 					  workload_permits(), name);
 }
@@ -726,6 +1093,31 @@ add_section(int name, const Section * section)
 	sections[name][nsections[name]++ % MAX_SECTIONS] = *section;
 }
 
+/* The claim is live: so nobody else has had the lock until then. */
+void
+check_section_of_claim(int number, int name, int claim, int64_t at)
+{
+	Section		section = {
+		.client = number,.claim = claim + 1,
+		.from = claims_proved_at(claim),.checked_at = at,.to = at
+	};
+
+	add_section(name, &section);
+	claims_prove(claim, at);
+}
+
+/* What is done under a claim has nobody else's section since it was proved. */
+static void
+extend_over_claim(Section * section)
+{
+	int			claim = section->claim - 1;
+	int64_t		proved_at = claims_proved_at(claim);
+
+	if (proved_at < section->from)
+		section->from = proved_at;
+	claims_prove(claim, section->checked_at);
+}
+
 /* The commit record is written. */
 void
 check_committed(int number)
@@ -734,6 +1126,7 @@ check_committed(int number)
 
 	totals.committed++;
 	sim_trace("committed");
+	claims_committed(number);
 	for (int i = 0; i < client->nholds; i++)
 	{
 		const Hold *hold = &client->holds[i];
@@ -742,9 +1135,11 @@ check_committed(int number)
 			.from = hold->from > client->began_at ? hold->from : client->began_at,
 			.checked_at = client->checked_at,
 			.to = hold->until != 0 ? hold->until : sim_now(),
-			.token = hold->token
+			.token = hold->token,.claim = hold->claim
 		};
 
+		if (section.claim != 0)
+			extend_over_claim(&section);
 		if (section.from < section.to)
 			add_section(hold->name, &section);
 	}
@@ -761,11 +1156,15 @@ holds_anything(const Client *client)
 	return false;
 }
 
-/* Processes stand still for so long at the most. */
+/*
+ * Processes stand still for so long at the most, messages take so long, and a
+ * follower is so far behind: its instance hears of the end of a cycle as much
+ * later, and what it has sent meanwhile is answered as much later.
+ */
 void
-check_expect_naps(int64_t longest_us)
+check_expect_delays(int64_t nap_us, int64_t message_us, int64_t lag_us)
 {
-	grace_us = LATE_US + 3 * longest_us;
+	grace_us = LATE_US + 3 * nap_us + 10 * message_us + 2 * lag_us;
 }
 
 /* What is decided from now on, for so long, may be heard of much later. */
@@ -778,12 +1177,66 @@ check_disturb(int64_t us)
 		disturbed_until = until;
 }
 
-static bool
-may_be_late(const Client *client)
+/* Has nothing disturbed anybody for so long? */
+bool
+check_is_undisturbed(int64_t us)
 {
-	return client->cycle_ended_at != 0 &&
-		(sim_now() < disturbed_until ||
-		 sim_now() - client->cycle_ended_at <= grace_us);
+	return sim_now() - us > disturbed_until;
+}
+
+/* How late all may be, since processes stand still. */
+int64_t
+check_grace_us(void)
+{
+	return grace_us;
+}
+
+/* Had the cycle ended just before, or was there a fault since then? */
+static bool
+had_just_ended(const Client *client, int64_t at)
+{
+	return at < disturbed_until || at - client->cycle_ended_at <= grace_us;
+}
+
+static int
+pid_of(const Client *client)
+{
+	return process_pid(workload_process(client - clients));
+}
+
+/* The act that has ended this wait, or NULL. */
+static const DoneAct *
+find_act(const Client *client)
+{
+	const		Acts *of = &acts[client->instance];
+	const		DoneAct *latest = NULL;
+
+	for (int i = 0; i < MAX_ACTS; i++)
+		if (of->done[i].pid == pid_of(client) &&
+			of->done[i].number > client->acts_before &&
+			(latest == NULL || of->done[i].number > latest->number))
+			latest = &of->done[i];
+	return latest;
+}
+
+/*
+ * A deadlock may be ended when the cycle is over, by an act that was on its way.
+ * But the cycle was there when the probe was created (detector.c), whatever has
+ * failed; unless a reader is behind a writer's znode, which stays for a moment
+ * when that has given up.
+ */
+static bool
+may_be_late(const Client *client, bool local)
+{
+	const		DoneAct *act = find_act(client);
+
+	if (client->cycle_ended_at == 0)
+		return false;
+	if (local)
+		return had_just_ended(client, sim_now());
+	return act != NULL &&
+		(act->between || act->probed_at <= client->went_on_until) &&
+		had_just_ended(client, act->at);
 }
 
 /*
@@ -810,6 +1263,18 @@ check_look(int instance)
 	acts[instance].looked_at = sim_now();
 }
 
+/*
+ * A worker searches from an edge, when that has been written into the note: so
+ * the instance of a deadlock that is the last to write its own sees all of it.
+ */
+void
+check_search(int instance, const char *from, const char *to)
+{
+	if (!ensemble_had(from, to) && restored_at == 0)
+		sim_violation("acts", "instance %d searches, but the note of %s has not had %s",
+					  instance, from, to);
+}
+
 /* A worker sends the end of a deadlock. */
 void
 check_act(int instance)
@@ -820,6 +1285,97 @@ check_act(int instance)
 	{
 		.at = sim_now(),.looked_at = of->looked_at
 	};
+}
+
+/* A worker ends a deadlock, but has not just looked at its own members. */
+void
+check_blind_act(int instance)
+{
+	sim_violation("acts", "instance %d has not looked ahead of an act",
+				  instance);
+}
+
+/* A worker asks others about a deadlock in which one waits for the next. */
+void
+check_members(int instance, int members, int on_cycle)
+{
+	if (members != on_cycle)
+		sim_violation("members",
+					  "instance %d asks about %d members, of which %d are the deadlock",
+					  instance, members, on_cycle);
+}
+
+/* A session has created this, and sends the same multi again. */
+void
+check_sent_again(const char *path)
+{
+	sim_violation("acts", "the act that has made %s is sent again", path);
+}
+
+/*
+ * A deadlock is ended, and an instance with a member has not answered, by the
+ * log.  An older copy lacks answers that have been read.
+ */
+void
+check_unanswered(int actor, int instance)
+{
+	if (restored_at == 0)
+		sim_violation("acts",
+					  "instance %d acts without an answer of instance %d",
+					  actor, instance);
+}
+
+/* The leader carries such an act out. */
+void
+check_acted(int instance, int pid, bool between, int64_t probed_at)
+{
+	Acts	   *of = &acts[instance];
+
+	of->done[of->ndone++ % MAX_ACTS] = (DoneAct)
+	{
+		.number = ++nacts,.pid = pid,.between = between,.at = sim_now(),
+		.probed_at = probed_at
+	};
+}
+
+/*
+ * Two deadlocks may have a member in common that is the victim of one.  If the
+ * act that ends the other one is the first, each has its victim, whichever
+ * hears of it first.
+ */
+static bool
+has_acted_first(const Client *client)
+{
+	const		Acts *of = &acts[client->instance];
+
+	for (int i = 0; client->was_in_cycle && i < MAX_ACTS; i++)
+		if (of->done[i].pid == pid_of(client) &&
+			of->done[i].number > client->acts_before &&
+			of->done[i].number < client->acted)
+			return true;
+	return false;
+}
+
+/*
+ * A reader waits behind the znode of a writer until that is deleted, so also for
+ * a moment after the writer has become the victim of another deadlock.
+ */
+static bool
+may_be_behind_victim(const Client *client)
+{
+	return client->was_in_cycle && client->mode == SIM_SHARED &&
+		sim_now() - client->victim_at <= grace_us;
+}
+
+/*
+ * The same where the process of a writer has ended: if its whole instance has,
+ * the znode stays until the session ends, or the next worker deletes it.
+ */
+static bool
+may_be_behind_gone(const Client *client)
+{
+	return client->mode == SIM_SHARED && writer_gone_at != 0 &&
+		sim_now() - writer_gone_at <= workload_timeout_ms() * 2000 + grace_us;
 }
 
 /*
@@ -860,6 +1416,8 @@ is_bystander(const Client *client)
 static void
 end_cycles(Client *victim)
 {
+	const		DoneAct *act = find_act(victim);
+
 	victim->waits = false;
 	for (int i = 0; i < nclients; i++)
 	{
@@ -869,8 +1427,11 @@ end_cycles(Client *victim)
 			continue;
 		client->in_cycle = is_in_cycle(i, true);
 		client->maybe_in_cycle = is_in_cycle(i, false);
-		if (!client->in_cycle)
-			client->was_in_cycle = true;
+		if (client->in_cycle)
+			continue;
+		client->was_in_cycle = true;
+		client->victim_at = sim_now();
+		client->acted = act != NULL ? act->number : 0;
 	}
 }
 
@@ -892,13 +1453,18 @@ check_deadlock(int number, bool local)
 			 client->cycle_ended_at != 0 && !was_looked_at(client))
 		sim_violation("victims", "client %d: its deadlock had ended here",
 					  number);
-	else if (!client->in_cycle && may_be_late(client))
+	else if (!client->in_cycle &&
+			 (may_be_late(client, local) || has_acted_first(client) ||
+			  may_be_behind_victim(client) || may_be_behind_gone(client)))
 		totals.late++;
 	else if (!client->in_cycle && client->was_in_cycle)
 		sim_violation("victims", "client %d was in a deadlock that had a victim",
 					  number);
 	else if (!client->in_cycle)
 		sim_violation("victims", "client %d was in no deadlock", number);
+	if (!local && find_act(client) == NULL)
+		sim_violation("victims", "client %d fails, and no act is about it",
+					  number);
 	if (!local && is_bystander(client))
 		sim_violation("victims", "client %d keeps nothing from anybody", number);
 	if (!local)
@@ -925,6 +1491,9 @@ check_gone(int number)
 {
 	int			instance = clients[number].instance;
 
+	claims_gone(number);
+	if (clients[number].waits && clients[number].mode == SIM_EXCLUSIVE)
+		writer_gone_at = sim_now();
 	check_client(number, instance);
 	note_free();
 	note_ended_cycles(NULL);
@@ -955,6 +1524,7 @@ static void
 look(void *arg)
 {
 	(void) arg;
+	note_free();				/* claims end by themselves */
 	for (int i = 0; i < nclients; i++)
 	{
 		const Client *client = &clients[i];
@@ -970,10 +1540,20 @@ look(void *arg)
 	sim_at(sim_now() + 500000, look, NULL);
 }
 
+/*
+ * Servers that are an older copy refuse what has seen newer data until the next
+ * worker, after twice the session timeout, and sessions that had ended live for
+ * one timeout in the copy.
+ */
 void
 check_calm(int64_t us)
 {
+	int64_t		timeout_us = INT64_C(1000) * workload_timeout_ms();
+
 	bound_us = us;
+	if (restored_at != 0)
+		bound_us += timeout_us +
+			(2 * timeout_us < 10000000 ? 10000000 : 2 * timeout_us);
 	for (int i = 0; i < SIM_MAX_NAMES; i++)
 		if (free_since[i] != 0)
 			free_since[i] = sim_now();
@@ -1002,14 +1582,66 @@ visit_node(const char *path, int64_t owner, int64_t czxid, void *arg)
 {
 	(void) czxid;
 	(void) arg;
-	if (owner != 0 && strncmp(path, "/zklock/%clusters", 17) != 0)
+
+	/*
+	 * An older copy may have znodes that had been deleted; a session that has
+	 * lost no mark by it goes on, and does not know of them.
+	 */
+	if (owner != 0 && restored_at == 0 &&
+		strncmp(path, "/zklock/%clusters", 17) != 0)
 		sim_violation("leaks", "znode %s of session %" PRIx64, path, owner);
+}
+
+/* Nothing has been held or wanted for a while. */
+void
+check_begin_rest(void)
+{
+	requests_before = ensemble_counts().all;
+}
+
+/* A commit asks for a proof of its session. */
+void
+check_asked(void)
+{
+	asked++;
+}
+
+/*
+ * Requests, as doc/performance.md has them: a contender for a lock that is wanted,
+ * and none if it is handed on; while there are any, a write every tenth of the
+ * timeout, and as many of the instance's own znode.  At rest there are none.
+ */
+static void
+check_requests(void)
+{
+	RequestCounts counts = ensemble_counts();
+	uint64_t	n = instances_count();
+	uint64_t	tenths = sim_now() * 10 / (workload_timeout_ms() * 1000) + 20;
+
+	if (counts.all != requests_before)
+		sim_violation("requests", "%" PRIu64 " requests at rest",
+					  counts.all - requests_before);
+	if (totals.faults != faults_before)
+		return;
+	if (counts.members > n * tenths)
+		sim_violation("requests", "%" PRIu64 " writes of own znodes",
+					  counts.members);
+	if (counts.heartbeats > ensemble_sessions() * tenths + asked)
+		sim_violation("requests", "%" PRIu64 " writes that change nothing",
+					  counts.heartbeats);
+	if (!workload_permits_are_used() && !workload_counter_ends() &&
+		schedule_longest_nap() <= PROMPT_US &&
+		counts.contenders > wanted - (workload_hands_on() ? handed : 0))
+		sim_violation("requests", "%" PRIu64 " contenders for %" PRIu64
+					  " locks, of which %" PRIu64 " were handed on",
+					  counts.contenders, wanted, handed);
 }
 
 void
 check_at_rest(void)
 {
 	ensemble_visit(visit_node, NULL);
+	check_requests();
 	for (int i = 0; i < instances_count(); i++)
 	{
 		Instance   *instance = instance_at(i);
@@ -1024,6 +1656,9 @@ check_at_rest(void)
 		if (slots != 0 || procs != 0)
 			sim_violation("leaks", "instance %d: %d slots, %d processes",
 						  i, slots, procs);
+		if (ensemble_sessions_of(i) != 1)
+			sim_violation("leaks", "instance %d: %d sessions", i,
+						  ensemble_sessions_of(i));
 		sim_trace("instance %d at rest: %ld bytes of paths", i, bytes);
 	}
 	if (library_watches("/zklock/l") > 0)

@@ -35,9 +35,14 @@ typedef struct Totals
 								 * known */
 	uint64_t	holes;			/* rule 7 */
 	uint64_t	outside;		/* a session was closed from outside */
+	uint64_t	noticed;		/* an instance has seen that ZooKeeper is an older
+								 * copy */
+	uint64_t	claims;
+	uint64_t	claim_calls;	/* that have succeeded */
 	uint64_t	faults;
 	uint64_t	requests;
 	uint64_t	writes;
+	uint64_t	contenders;		/* that were created */
 	int64_t		virtual_us;
 } Totals;
 
@@ -48,12 +53,43 @@ extern void check_client(int client, int instance);
 extern void check_gone(int client);
 extern void check_closed_outside(int instance);
 extern void check_session_ended(int instance);
+extern void check_restored(int instance);
 extern void check_expired(int instance, int64_t id);
-extern void check_expect_naps(int64_t longest_us);
+extern void check_acted(int instance, int pid, bool between,
+						int64_t probed_at);
+extern void check_sent_again(const char *path);
+extern void check_unanswered(int actor, int instance);
+extern void check_expect_delays(int64_t nap_us, int64_t message_us,
+								int64_t lag_us);
 extern void check_disturb(int64_t us);
 extern void check_calm(int64_t bound_us);
+extern void check_begin_rest(void);
 extern void check_at_rest(void);
 extern bool check_is_waiting(int client);
 extern const char *check_describe(int client);
+
+/* for claims.c */
+extern int	check_level(int client);
+extern int64_t check_mark_claim(int client, int name, int claim);
+extern void check_used(int client, int name, int claim);
+extern void check_section_of_claim(int client, int name, int claim, int64_t at);
+extern bool check_is_undisturbed(int64_t us);
+extern int64_t check_grace_us(void);
+
+/* claims.c */
+extern void claims_begin(void);
+extern int	claims_own(int client);
+extern int	claims_choose(int instance);
+extern bool claims_have_room(void);
+extern bool claims_hold(int name);
+extern int64_t claims_since(int claim);
+extern int64_t claims_proved_at(int claim);
+extern void claims_prove(int claim, int64_t at);
+extern void claims_rolled_back_to(int client, int level);
+extern void claims_released(int client, int level);
+extern void claims_rolled_back(int client);
+extern void claims_committed(int client);
+extern void claims_gone(int client);
+extern void claims_crashed(int instance);
 
 #endif							/* SIM_CHECK_H */

@@ -21,17 +21,19 @@
 #include "workload.h"
 #include "zookeeper.h"
 
-extern Process *workload_process(int client);
-
 typedef enum Fault
 {
 	STOP_SERVER,
 	PARTITION_SERVER,
 	NEW_LEADER,
+	PARTITION_RACK,
 	CUT_NETWORK,
 	CUT_NETWORK_SILENTLY,
+	ISOLATE_INSTANCE,
 	SLOW_NETWORK,
 	EXPIRE_SESSION,
+	RESTORE_ENSEMBLE,
+	LATE_CALLBACKS,
 	TERMINATE_WORKER,
 	CRASH_INSTANCE,
 	FREEZE_MACHINE,
@@ -43,8 +45,12 @@ typedef enum Fault
 	DRIFT_CLOCK,
 	LAG_FOLLOWERS,
 	SLOW_RESOLVER,
+	HANG_SESSION,
+	COLLECT_DIRECTORIES,
 	NFAULTS
 } Fault;
+
+#define ALL_FAULTS		((1u << NFAULTS) - 1)
 
 static int64_t until;
 static int64_t pause_us;
@@ -62,12 +68,41 @@ some_backend(void)
 	return workload_process(sim_below(workload_clients()));
 }
 
+/* One that has not ended, or 0. */
+static int64_t
+some_session(void)
+{
+	int64_t		chosen = 0;
+	int			n = 0;
+
+	for (int i = 0; i < ensemble_sessions(); i++)
+		if (ensemble_session(i) != 0 && sim_below(++n) == 0)
+			chosen = ensemble_session(i);
+	return chosen;
+}
+
 /* Short mostly, and now and then longer than sessions last. */
 static int64_t
-some_time(void)
+some_time(Fault fault)
 {
+	if (fault == PARTITION_RACK || fault == COLLECT_DIRECTORIES)
+		return sim_between(1000000, 15000000);
 	return sim_chance(700000) ? sim_between(1000, 800000) :
 		sim_between(500000, 15000000);
+}
+
+/* An instance and its server are cut off from all else. */
+static void
+partition_rack(int instance, int64_t us)
+{
+	int			own = ensemble_server_of(instance);
+
+	if (own < 0)
+		return;
+	ensemble_partition(own, us);
+	for (int i = 0; i < ensemble_servers(); i++)
+		if (i != own)
+			network_cut(i, instance, us, true);
 }
 
 static void
@@ -82,7 +117,7 @@ inject(Fault fault)
 {
 	int			server = sim_below(ensemble_servers());
 	Instance   *instance = some_instance();
-	int64_t		us = some_time();
+	int64_t		us = some_time(fault);
 
 	if (us > until - sim_now())
 		us = until - sim_now();
@@ -92,7 +127,8 @@ inject(Fault fault)
 	sim_trace("fault %d: %" PRId64 " us, server %d, instance %d", fault, us,
 			  server, instance_number(instance));
 	if (fault != CANCEL_BACKEND && fault != TERMINATE_BACKEND &&
-		fault != STEP_CLOCK && fault != DRIFT_CLOCK)
+		fault != STEP_CLOCK && fault != DRIFT_CLOCK &&
+		fault != COLLECT_DIRECTORIES)
 		check_disturb(us);
 	switch (fault)
 	{
@@ -102,6 +138,9 @@ inject(Fault fault)
 		case PARTITION_SERVER:
 			ensemble_partition(server, us);
 			break;
+		case PARTITION_RACK:
+			partition_rack(instance_number(instance), us);
+			break;
 		case NEW_LEADER:
 			ensemble_depose();
 			break;
@@ -110,12 +149,22 @@ inject(Fault fault)
 			network_cut(server, instance_number(instance), us,
 						fault == CUT_NETWORK_SILENTLY);
 			break;
+		case ISOLATE_INSTANCE:
+			for (int i = 0; i < ensemble_servers(); i++)
+				network_cut(i, instance_number(instance), us,
+							sim_chance(500000));
+			break;
 		case SLOW_NETWORK:
 			network_slow(us, sim_between(1000, 300000));
 			break;
 		case EXPIRE_SESSION:
-			if (ensemble_sessions() > 0)
-				ensemble_expire(ensemble_session(sim_below(ensemble_sessions())));
+			ensemble_expire(some_session());
+			break;
+		case RESTORE_ENSEMBLE:
+			ensemble_restore(sim_between(1000, 10000000), sim_chance(300000));
+			break;
+		case LATE_CALLBACKS:
+			library_delay(instance_number(instance), us);
 			break;
 		case TERMINATE_WORKER:
 			signal_process(instance_worker(instance), SIGTERM);
@@ -158,9 +207,27 @@ inject(Fault fault)
 		case SLOW_RESOLVER:
 			instance_set_resolver(instance, sim_between(0, 10000000));
 			break;
+		case HANG_SESSION:
+			library_hang(instance_number(instance), us);
+			break;
+		case COLLECT_DIRECTORIES:
+			ensemble_collect(us);
+			break;
 		case NFAULTS:
 			break;
 	}
+}
+
+/* One of those that this schedule has. */
+static Fault
+some_fault(void)
+{
+	Fault		fault;
+
+	do
+		fault = sim_below(NFAULTS);
+	while ((kinds >> fault & 1) == 0);
+	return fault;
 }
 
 static void
@@ -169,10 +236,8 @@ next_fault(void *arg)
 	(void) arg;
 	if (sim_now() < until)
 	{
-		Fault		fault = sim_below(NFAULTS);
-
-		if (kinds >> fault & 1)
-			inject(fault);
+		if (kinds != 0)
+			inject(some_fault());
 		sim_at(sim_now() + sim_between(1000, pause_us), next_fault, NULL);
 		return;
 	}
@@ -190,12 +255,29 @@ void
 faults_begin(int64_t from, int64_t to)
 {
 	until = to;
-	pause_us = sim_chance(500000) ? 500000 : 4000000;
-	kinds = sim_chance(250000) ? 0 : sim_chance(300000) ? ~0u :
-		(uint32_t) sim_random();
-	/* it excuses much: not often */
-	if (!sim_chance(200000))
+	pause_us = sim_chance(200000) ? 200000 :
+		sim_chance(500000) ? 500000 : 4000000;
+	kinds = sim_chance(250000) ? 0 : sim_chance(300000) ? ALL_FAULTS :
+		(uint32_t) sim_random() & ALL_FAULTS;
+	/* what leases are there for */
+	if (sim_chance(100000))
+		kinds = 1u << PARTITION_RACK | (sim_chance(500000) ? 0 :
+										1u << LATE_CALLBACKS | 1u << FREEZE_WORKER);
+	/* what batches of requests fail by */
+	if (workload_has_passing_names() && sim_chance(500000))
+		kinds = 1u << COLLECT_DIRECTORIES;
+	/* what the watches of directories are lost by */
+	if (workload_has_passing_names() && sim_chance(200000))
+	{
+		kinds = 1u << COLLECT_DIRECTORIES | 1u << HANG_SESSION;
+		pause_us = 200000;
+	}
+	/* they excuse much: not often, unless claims are to be lost */
+	if (!sim_chance(workload_has_claims() ? 600000 : 200000))
 		kinds &= ~(1u << EXPIRE_SESSION);
-	check_expect_naps(schedule_longest_nap());
+	if (!sim_chance(200000))
+		kinds &= ~(1u << RESTORE_ENSEMBLE);
+	check_expect_delays(schedule_longest_nap(), ensemble_delay(),
+						ensemble_longest_lag());
 	sim_at(from, next_fault, NULL);
 }

@@ -138,6 +138,9 @@ struct _zhandle
 	Delivery   *deliveries;
 	Delivery  **deliveries_end;
 	Task	   *completion;		/* thread */
+	int64_t		late_until;		/* it delivers nothing before */
+	int			calls_left;		/* until it hangs; 0: it does not */
+	int64_t		hang_until;		/* no later */
 	bool		closing;
 	bool		completing;		/* the thread is in a callback */
 	Task	   *closer;
@@ -278,6 +281,8 @@ completion_thread(void *arg)
 			continue;
 		}
 		sim_yield();
+		while (sim_now() < zh->late_until)
+			(void) sim_wait(zh->late_until);
 		if (!zh->closing)
 			deliver_next(zh);
 	}
@@ -325,8 +330,9 @@ activate_watch(zhandle_t *zh, const Call *call, int err)
 			watch->context == call->context &&
 			strcmp(watch->path, call->request->path) == 0)
 			return;
-	watch = sim_alloc(sizeof(Watch));
-	watch->path = call->request->path;
+	watch = sim_keep(sizeof(Watch));
+	watch->path = sim_keep_bytes(call->request->path,
+								 strlen(call->request->path));
 	watch->kind = kind;
 	watch->watcher = call->watcher;
 	watch->context = call->context;
@@ -533,8 +539,9 @@ lose_connection(zhandle_t *zh, int reason)
 		return;
 	zh->state = ZOO_NOTCONNECTED_STATE;
 	zh->next_address++;
-	schedule_attempt(zh, zh->next_address % zh->norder == 0 ?
-					 zh->timeout_ms * INT64_C(1000) / 60 : 100);
+	schedule_attempt(zh, sim_between(0, instance_resolver(zh->instance)) +
+					 (zh->next_address % zh->norder == 0 ?
+					  zh->timeout_ms * INT64_C(1000) / 60 : 100));
 }
 
 /* A connection is refused, or comes to a server. */
@@ -734,6 +741,46 @@ library_forget(Process *process)
 		}
 }
 
+/* The completion threads of this instance stand still: callbacks come late. */
+void
+library_delay(int instance, int64_t us)
+{
+	for (zhandle_t *zh = handles; zh != NULL; zh = zh->next)
+		if (!zh->dead && instance_number(zh->instance) == instance)
+			zh->late_until = sim_now() + us;
+}
+
+static void
+hang(zhandle_t *zh)
+{
+	lose_connection(zh, ZCONNECTIONLOSS);
+	schedule_attempt(zh, zh->hang_until - sim_now());
+}
+
+/*
+ * One of the instance's sessions loses its connection, now or while its worker
+ * calls the library, and the library takes so long to resolve the servers'
+ * names again.
+ */
+void
+library_hang(int instance, int64_t us)
+{
+	zhandle_t  *chosen = NULL;
+	int			n = 0;
+
+	for (zhandle_t *zh = handles; zh != NULL; zh = zh->next)
+		if (!zh->dead && !zh->closing && zh->state == ZOO_CONNECTED_STATE &&
+			instance_number(zh->instance) == instance && sim_below(++n) == 0)
+			chosen = zh;
+	if (chosen == NULL)
+		return;
+	chosen->hang_until = sim_now() + us;
+	if (sim_chance(500000))
+		chosen->calls_left = sim_between(1, 30);
+	else
+		hang(chosen);
+}
+
 /* Watches that the libraries of live processes have below this path. */
 int
 library_watches(const char *below)
@@ -745,6 +792,19 @@ library_watches(const char *below)
 			 watch = watch->next)
 			n += strncmp(watch->path, below, strlen(below)) == 0;
 	return n;
+}
+
+/* What its watches would take in the request that sets them again. */
+size_t
+library_watch_bytes(const zhandle_t *zh)
+{
+	size_t		bytes = 0;
+	bool		ended = zh->state < 0 || zh->closing;
+
+	for (const Watch *watch = ended ? NULL : zh->watches; watch;
+		 watch = watch->next)
+		bytes += sizeof(int32_t) + strlen(watch->path);
+	return bytes;
 }
 
 void
@@ -761,7 +821,7 @@ zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout,
 				const clientid_t *clientid, void *context, int flags,
 				log_callback_fn log_callback)
 {
-	zhandle_t  *zh = sim_alloc(sizeof(zhandle_t));
+	zhandle_t  *zh = sim_keep(sizeof(zhandle_t));
 
 	(void) host;
 	(void) flags;
@@ -803,7 +863,7 @@ zookeeper_close(zhandle_t *zh)
 		task_wake(zh->completion);
 		(void) sim_wait(sim_now() + 1000);
 	}
-	if (zh->state == ZOO_CONNECTED_STATE)
+	if (zh->state == ZOO_CONNECTED_STATE && zh->connection != NULL)
 	{
 		Request    *request = sim_alloc(sizeof(Request));
 
@@ -886,6 +946,9 @@ add_call(zhandle_t *zh, CallKind kind, void *function, const void *data,
 {
 	Call	   *call;
 
+	if (zh->calls_left > 0 && --zh->calls_left == 0 &&
+		zh->state == ZOO_CONNECTED_STATE && sim_now() < zh->hang_until)
+		hang(zh);
 	if (zh->state < 0)
 		return ZINVALIDSTATE;
 	call = sim_alloc(sizeof(Call));
@@ -969,6 +1032,16 @@ zoo_aexists(zhandle_t *zh, const char *path, int watch,
 	if (watch)
 		sim_lacks("the session's watcher for a znode");
 	return add_call(zh, CALL_STAT, completion, data, &request, NULL, NULL, NULL);
+}
+
+int
+zoo_awexists(zhandle_t *zh, const char *path, watcher_fn watcher,
+			 void *context, stat_completion_t completion, const void *data)
+{
+	Request		request = {.kind = REQUEST_EXISTS,.path = path,.watch = true};
+
+	return add_call(zh, CALL_STAT, completion, data, &request, watcher, context,
+					NULL);
 }
 
 int

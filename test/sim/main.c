@@ -28,10 +28,13 @@
 #define FREE_BOUND_US	15000000
 
 /* From the last fault until everybody must have come to his end. */
-#define END_BOUND_US	INT64_C(150000000)
+#define END_BOUND_US	INT64_C(600000000)
 
 /* From the last client's end until nothing is left. */
-#define REST_US			INT64_C(40000000)
+#define REST_US			INT64_C(70000000)
+
+/* The last part of that, in which nothing is asked of ZooKeeper any more. */
+#define IDLE_US			INT64_C(15000000)
 
 extern void library_begin(void);
 
@@ -80,6 +83,18 @@ look_at_rest(void *arg)
 	check_at_rest();
 }
 
+/* Add the schedule that has ended to the totals. */
+static void
+count_schedule(void)
+{
+	totals.schedules++;
+	totals.steps += schedule_steps();
+	totals.virtual_us += sim_now();
+	totals.requests += ensemble_requests();
+	totals.writes += ensemble_writes();
+	totals.contenders += ensemble_counts().contenders;
+}
+
 static bool
 run_schedule(uint64_t seed)
 {
@@ -97,6 +112,7 @@ run_schedule(uint64_t seed)
 	wildness.naps = 20 << sim_below(7);
 	wildness.sleeps = 20 << sim_below(5);
 	wildness.longest_us = 1000 << sim_below(9);
+	wildness.late_clocks = sim_chance(200000) ? 20000 : 0;
 	schedule_set_wildness(&wildness);
 	workload_begin(mutation);
 	faults_begin(sim_now() + 2000000, workload_end_time() - 4000000);
@@ -107,17 +123,96 @@ run_schedule(uint64_t seed)
 		ok = schedule_run(sim_now() + 1);
 	}
 	if (ok)
-		ok = schedule_run(sim_now() + REST_US);
+		ok = schedule_run(sim_now() + REST_US - IDLE_US);
+	check_begin_rest();
+	if (ok)
+		ok = schedule_run(sim_now() + IDLE_US);
 	if (ok)
 	{
 		sim_at(sim_now(), look_at_rest, NULL);
 		ok = schedule_run(sim_now() + 1);
 	}
-	totals.schedules++;
-	totals.steps += schedule_steps();
-	totals.virtual_us += sim_now();
-	totals.requests += ensemble_requests();
-	totals.writes += ensemble_writes();
+	count_schedule();
+	return ok;
+}
+
+/*
+ * Memory: what the workers have at rest stays what it was on the first day.
+ */
+#define DAY_US			INT64_C(86400000000)
+#define SAMPLES			240
+#define SAMPLE_US		250000
+#define GROWTH_PERCENT	10
+
+/* So long a message between simulated machines is kept, and more than that. */
+#define LIFETIME_US		INT64_C(600000000)
+
+static size_t first_day[MAX_INSTANCES];
+static size_t least[MAX_INSTANCES];
+
+static void
+sample_memory(void)
+{
+	for (int i = 0; i < instances_count(); i++)
+	{
+		size_t		bytes = process_bytes(instance_worker(instance_at(i)));
+
+		if (bytes < least[i])
+			least[i] = bytes;
+	}
+}
+
+static void
+compare_memory(void *arg)
+{
+	int			day = (int) (uintptr_t) arg;
+
+	for (int i = 0; i < instances_count(); i++)
+	{
+		printf("sim: day %d, instance %d: the worker has %zu bytes, after %" PRIu64
+			   " locks\n", day, i, least[i], totals.acquired);
+		if (day == 1)
+			first_day[i] = least[i];
+		if (least[i] > first_day[i] + first_day[i] * GROWTH_PERCENT / 100)
+			sim_violation("memory", "instance %d had %zu bytes on the first day, "
+						  "and has %zu on day %d", i, first_day[i], least[i],
+						  day);
+	}
+}
+
+static bool
+run_days(uint64_t seed, int days)
+{
+	Wildness	wildness = {.yields = 64};
+	int64_t		begin;
+	bool		ok;
+
+	running_seed = seed;
+	schedule_begin(seed, &wildness);
+	processes_begin();
+	library_begin();
+	check_schedule_begin();
+	workload_begin_long(mutation, (days + 1) * DAY_US);
+	begin = sim_now();
+	ok = schedule_run(begin + 10000000);
+	schedule_set_lifetime(LIFETIME_US);
+	for (int day = 1; day <= days && ok; day++)
+	{
+		int64_t		end = begin + day * DAY_US;
+
+		memset(least, 0xFF, sizeof(least));
+		ok = schedule_run(end - SAMPLES * SAMPLE_US);
+		for (int i = SAMPLES; i > 0 && ok; i--)
+		{
+			sample_memory();
+			ok = schedule_run(end - i * SAMPLE_US);
+		}
+		if (!ok)
+			break;
+		sim_at(sim_now(), compare_memory, (void *) (uintptr_t) day);
+		ok = schedule_run(sim_now() + 1);
+	}
+	count_schedule();
 	return ok;
 }
 
@@ -150,14 +245,17 @@ report(double seconds)
 	printf("sim: %" PRIu64 " locks, %" PRIu64 " commits, %" PRIu64
 		   " rollbacks, %" PRIu64 " errors (%" PRIu64 " lost, %" PRIu64
 		   " timeouts, %" PRIu64 "+%" PRIu64 " deadlocks, %" PRIu64
-		   " late, %" PRIu64 " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit, %" PRIu64 " closed outside\n",
+		   " late, %" PRIu64 " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit, %" PRIu64 " closed outside, %" PRIu64
+		   " older copies noticed\n",
 		   totals.acquired, totals.committed, totals.rolled_back,
 		   totals.failed, totals.lost, totals.timeouts, totals.deadlocks_here,
 		   totals.deadlocks_between, totals.late, totals.unclear, totals.faults,
-		   totals.holes, totals.outside);
-	printf("sim: %" PRIu64 " requests of ZooKeeper, %" PRIu64
-		   " writes; hash %016" PRIx64 "\n",
-		   totals.requests, totals.writes, all_hashes);
+		   totals.holes, totals.outside, totals.noticed);
+	printf("sim: %" PRIu64 " claims, %" PRIu64 " times renewed, used or ended\n",
+		   totals.claims, totals.claim_calls);
+	printf("sim: %" PRIu64 " requests of ZooKeeper, %" PRIu64 " writes, %" PRIu64
+		   " contenders; hash %016" PRIx64 "\n",
+		   totals.requests, totals.writes, totals.contenders, all_hashes);
 }
 
 static void
@@ -212,8 +310,8 @@ usage(void)
 {
 	fprintf(stderr,
 			"usage: sim [--seed N] [--schedules N] [--seconds N] [--cpu SECONDS]\n"
-			"           [--mutation NAME] [--keep-going] [--patient]\n"
-			"           [--trace] [--stop-at STEP] [--twice] PROGRAM\n");
+			"           [--mutation NAME] [--keep-going]\n"
+			"           [--trace] [--stop-at STEP] [--twice] [--days N] PROGRAM\n");
 	exit(2);
 }
 
@@ -226,8 +324,8 @@ static const struct option long_options[] = {
 	{"trace", no_argument, NULL, 'v'},
 	{"stop-at", required_argument, NULL, 'b'},
 	{"twice", no_argument, NULL, '2'},
-	{"patient", no_argument, NULL, 'p'},
 	{"keep-going", no_argument, NULL, 'k'},
+	{"days", required_argument, NULL, 'd'},
 	{NULL, 0, NULL, 0}
 };
 
@@ -243,6 +341,7 @@ main(int argc, char **argv)
 	bool		trace_steps = false;
 	bool		twice = false;
 	bool		keep_going = false;
+	int			days = 0;		/* 0: schedules as usual */
 	int			failures = 0;
 	double		start;
 	double		from;
@@ -277,8 +376,9 @@ main(int argc, char **argv)
 			case '2':
 				twice = true;
 				break;
-			case 'p':
-				workload_set_patient();
+			case 'd':
+				days = atoi(optarg);
+				schedules = 1;
 				break;
 			case 'k':
 				keep_going = true;
@@ -294,14 +394,14 @@ main(int argc, char **argv)
 	setvbuf(stdout, NULL, trace ? _IOFBF : _IOLBF, 0);
 	schedule_set_trace(trace, trace_steps, stop_at);
 	catch_crashes();
-	copies_open(program, 200);
+	copies_open(program, 200, stop_at > 0);
 	printf("sim: from seed %" PRIu64 "\n", seed);
 	start = read_clock(CLOCK_MONOTONIC);
 	from = read_clock(clock);
 	for (uint64_t i = 0; i < schedules && read_clock(clock) - from < seconds;
 		 i++, seed++)
 	{
-		bool		ok = run_schedule(seed);
+		bool		ok = days > 0 ? run_days(seed, days) : run_schedule(seed);
 		uint64_t	hash = schedule_hash();
 
 		all_hashes = all_hashes * 31 + hash;

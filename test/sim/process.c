@@ -38,8 +38,14 @@
 #define MAX_SEGMENTS	4
 #define MAX_TASKS		64
 #define FIRST_FD		1000
+#define SHMEM_SIZE		((size_t) 64 << 20)
+
+/* far from the program, its libraries and its heap */
+#if UINTPTR_MAX > UINT32_MAX
 #define SHMEM_BASE		0x500000000000
-#define SHMEM_SIZE		(UINT64_C(64) << 20)
+#else
+#define SHMEM_BASE		0x80000000
+#endif
 
 /* A copy of the program. */
 typedef struct Copy
@@ -116,6 +122,7 @@ static Copy *copies;
 static int	ncopies;
 static int	max_copies;
 static const char *program_file;
+static bool keep_files;			/* for a debugger */
 static char directory[] = "/tmp/zksimXXXXXX";
 
 static Instance *instances[MAX_INSTANCES];
@@ -198,7 +205,8 @@ load_copy(void)
 		fprintf(stderr, "sim: %s\n", dlerror());
 		exit(2);
 	}
-	unlink(file);
+	if (!keep_files)
+		unlink(file);
 	dl_iterate_phdr(note_segments, copy);
 	for (int i = 0; i < copy->nsegments; i++)
 	{
@@ -209,13 +217,33 @@ load_copy(void)
 	return copy;
 }
 
-/* Prepare for so many processes at a time of this program. */
+/* A debugger has read them. */
+static void
+remove_files(void)
+{
+	for (int i = 1; i <= ncopies; i++)
+	{
+		char		file[64];
+
+		snprintf(file, sizeof(file), "%s/%d.so", directory, i);
+		unlink(file);
+	}
+	rmdir(directory);
+}
+
+/*
+ * Prepare for so many processes at a time of this program; "debugged": keep the
+ * files of their copies until the end.
+ */
 void
-copies_open(const char *program, int n)
+copies_open(const char *program, int n, bool debugged)
 {
 	program_file = program;
 	max_copies = n;
 	copies = calloc(n, sizeof(Copy));
+	keep_files = debugged;
+	if (debugged)
+		atexit(remove_files);
 	if (mkdtemp(directory) == NULL)
 	{
 		perror(directory);
@@ -298,7 +326,7 @@ restart_worker(Instance *instance)
 static Process *
 process_start(Instance *instance, int client, TaskMain main)
 {
-	Process    *process = sim_alloc(sizeof(Process));
+	Process    *process = sim_keep(sizeof(Process));
 	int			slot = 0;
 
 	while (slot < instance->options.max_procs && instance->slots[slot] != NULL)
@@ -699,6 +727,7 @@ instance_crash(Instance *instance, int64_t down_us)
 				workload_ended(process->client);
 		}
 	free_shmem(instance);
+	claims_crashed(instance_number(instance));
 	sim_at(sim_now() + down_us, instance_recover, instance);
 }
 
@@ -842,8 +871,8 @@ instance_shmem(Instance *instance, const char *name, size_t size, bool *found)
 	*found = segment != NULL;
 	if (segment == NULL)
 	{
-		segment = sim_alloc(sizeof(Segment));
-		segment->name = sim_strdup(name);
+		segment = sim_keep(sizeof(Segment));
+		segment->name = strcpy(sim_keep(strlen(name) + 1), name);
 		segment->size = size;
 		segment->memory = take_shmem(instance, size);
 		segment->next = instance->shmem;

@@ -37,7 +37,7 @@ typedef struct InstanceOptions
 	const char *mutation;		/* or NULL */
 } InstanceOptions;
 
-extern void copies_open(const char *program, int n);
+extern void copies_open(const char *program, int n, bool debugged);
 extern void processes_begin(void);
 extern void processes_end(void);
 

@@ -76,7 +76,17 @@ typedef struct Block
 {
 	struct Block *next;
 	size_t		size;			/* of the whole */
+	int64_t		full_at;		/* when nothing was left of it */
 } Block;
+
+/* Blocks, the oldest first, and what is left of the latest. */
+typedef struct Arena
+{
+	Block	   *first;
+	Block	   *last;
+	char	   *free_from;
+	size_t		free_size;
+} Arena;
 
 #define BLOCK_SIZE		(1 << 20)
 
@@ -105,10 +115,10 @@ static uint64_t last_event;
 static char **free_stacks;
 static size_t nfree_stacks;
 static size_t free_stacks_size;
-static Block *blocks;
+static Arena lasting;			/* as long as the schedule */
+static Arena passing;			/* unless "lifetime" is 0 */
+static int64_t lifetime;
 static Block *free_blocks;		/* all of BLOCK_SIZE */
-static char *free_from;			/* of the latest block */
-static size_t free_size;
 
 static bool tracing;
 static bool tracing_steps;
@@ -171,10 +181,38 @@ sim_process(void)
  * Memory.
  */
 static void
-add_block(size_t size)
+give_block(Block *block)
 {
-	Block	   *block = free_blocks;
+	if (block->size > BLOCK_SIZE)
+		free(block);
+	else
+	{
+		block->next = free_blocks;
+		free_blocks = block;
+	}
+}
 
+/* Give the oldest block back if its time is over: a late read of it crashes. */
+static void
+give_oldest(Arena *arena)
+{
+	Block	   *block = arena->first;
+
+	if (block == NULL || block == arena->last || block->full_at + lifetime > now)
+		return;
+	arena->first = block->next;
+	memset(block + 1, 0x5A, block->size - sizeof(Block));
+	give_block(block);
+}
+
+static void
+add_block(Arena *arena, size_t size)
+{
+	Block	   *block;
+
+	if (arena == &passing)
+		give_oldest(arena);
+	block = free_blocks;
 	if (size <= BLOCK_SIZE && block != NULL)
 		free_blocks = block->next;
 	else
@@ -184,44 +222,76 @@ add_block(size_t size)
 			abort();
 		block->size = size > BLOCK_SIZE ? size : BLOCK_SIZE;
 	}
-	block->next = blocks;
-	blocks = block;
-	free_from = (char *) (block + 1);
-	free_size = block->size - sizeof(Block);
+	block->next = NULL;
+	if (arena->last != NULL)
+	{
+		arena->last->full_at = now;
+		arena->last->next = block;
+	}
+	else
+		arena->first = block;
+	arena->last = block;
+	arena->free_from = (char *) (block + 1);
+	arena->free_size = block->size - sizeof(Block);
 }
 
-/* Of zeros; it is there until the schedule ends. */
-void *
-sim_alloc(size_t size)
+static void *
+allocate(Arena *arena, size_t size)
 {
 	char	   *result;
 
 	size = (size + 15) / 16 * 16;
-	if (size > free_size)
-		add_block(size + sizeof(Block));
-	result = free_from;
-	free_from += size;
-	free_size -= size;
+	if (size > arena->free_size)
+		add_block(arena, size + sizeof(Block));
+	result = arena->free_from;
+	arena->free_from += size;
+	arena->free_size -= size;
 	return memset(result, 0, size);
 }
 
-static void
-free_blocks_of_schedule(void)
+/* Of zeros; it is there until the schedule ends, or for the lifetime. */
+void *
+sim_alloc(size_t size)
 {
-	while (blocks != NULL)
-	{
-		Block	   *block = blocks;
+	return allocate(lifetime > 0 ? &passing : &lasting, size);
+}
 
-		blocks = block->next;
-		if (block->size > BLOCK_SIZE)
-			free(block);
-		else
-		{
-			block->next = free_blocks;
-			free_blocks = block;
-		}
+/* Of zeros; it is there until the schedule ends. */
+void *
+sim_keep(size_t size)
+{
+	return allocate(&lasting, size);
+}
+
+/* The same bytes, until the schedule ends. */
+const char *
+sim_keep_bytes(const char *bytes, size_t n)
+{
+	return lifetime == 0 || bytes == NULL ? bytes :
+		memcpy(sim_keep(n + 1), bytes, n);
+}
+
+/*
+ * What is allocated from now on is there for so long only.  For schedules that
+ * last long, and in which nothing is lost or late.
+ */
+void
+schedule_set_lifetime(int64_t us)
+{
+	lifetime = us;
+}
+
+static void
+free_arena(Arena *arena)
+{
+	while (arena->first != NULL)
+	{
+		Block	   *block = arena->first;
+
+		arena->first = block->next;
+		give_block(block);
 	}
-	free_size = 0;
+	memset(arena, 0, sizeof(*arena));
 }
 
 char *
@@ -404,7 +474,7 @@ task_start(void)
 Task *
 task_new(Process *process, TaskMain main, void *arg)
 {
-	Task	   *task = sim_alloc(sizeof(Task));
+	Task	   *task = sim_keep(sizeof(Task));
 
 	task->id = ++last_id;
 	task->process = process;
@@ -580,6 +650,18 @@ sim_sleep(int64_t us)
 }
 
 /*
+ * The running task has read the clock: now and then it stands still, so that
+ * what it knows of the time is old.
+ */
+void
+sim_nap_behind_clock(void)
+{
+	if (running != NULL && !calm && wild.late_clocks > 0 &&
+		sim_chance(wild.late_clocks))
+		sim_sleep(sim_between(1, wild.longest_us));
+}
+
+/*
  * sim_yield
  *		Let others run, perhaps, and perhaps for long: a process may stand still
  *		at any point.
@@ -716,7 +798,9 @@ schedule_end(void)
 	running = NULL;
 	nready = 0;
 	nevents = 0;
-	free_blocks_of_schedule();
+	free_arena(&lasting);
+	free_arena(&passing);
+	lifetime = 0;
 }
 
 /* Is this behind the end of the running task's stack? */

@@ -23,6 +23,8 @@ typedef struct Wildness
 	uint32_t	naps;			/* of these one in so many is a short nap */
 	uint32_t	sleeps;			/* of the naps, one in so many is a long one */
 	int64_t		longest_us;		/* which lasts so long at the most */
+	uint32_t	late_clocks;	/* readings of the clock that such a nap follows,
+								 * of a million */
 } Wildness;
 
 extern void schedule_begin(uint64_t seed, const Wildness *wildness);
@@ -42,9 +44,12 @@ extern void schedule_set_trace(bool on, bool every_step,
 
 extern bool task_is_over(const Task *task);
 
-/* Memory that lasts as long as the schedule. */
+/* Memory that lasts as long as the schedule, or for a lifetime. */
 extern void *sim_alloc(size_t size);
 extern char *sim_strdup(const char *string);
+extern void *sim_keep(size_t size);
+extern const char *sim_keep_bytes(const char *bytes, size_t n);
+extern void schedule_set_lifetime(int64_t us);
 
 /* process.c */
 extern bool process_is_frozen(const Process *process);

@@ -36,6 +36,7 @@ extern bool sim_chance(uint32_t per_million);
 extern int64_t sim_between(int64_t low, int64_t high);
 extern void sim_yield(void);
 extern void sim_sleep(int64_t us);
+extern void sim_nap_behind_clock(void);
 extern bool sim_wait(int64_t until);
 extern Task *sim_task(void);
 extern Process *sim_process(void);
@@ -130,14 +131,47 @@ extern void check_ended(int backend);
 extern void check_failed(int backend, const char *sqlstate,
 						 const char *message);
 extern void check_acquired(int backend, int name, SimMode mode, bool session);
-extern void check_committing(int backend);
+extern void check_renewed(int instance, int session, int64_t boottime);
+extern void check_commit(int backend);
+extern void check_commit_hold(int backend, const char *name, int session,
+							  bool mine);
+extern void check_committing(int backend, bool quorum);
 extern void check_committed(int backend);
 extern void check_deadlock(int backend, bool local);
 extern void check_look(int instance);
 extern void check_session(int instance, int number, int64_t id);
 extern void check_lease(int instance, int number, int64_t until);
+extern void check_sleep(int instance, int64_t ms, int64_t due_ms);
+extern void check_watches(int instance, int number, size_t library,
+						  size_t books);
 extern void check_token(int backend, int name, int64_t token);
+extern void check_leave(int instance, const char *path);
+extern void check_next(int instance, const char *path, int number);
+extern void check_search(int instance, const char *from, const char *to);
 extern void check_act(int instance);
+extern void check_noticed(int instance);
+extern void check_asked(void);
+
+/* claims.c: what clients do with claims */
+typedef enum SimClaimCall
+{
+	CLAIM_RENEW,
+	CLAIM_USE,
+	CLAIM_END
+} SimClaimCall;
+
+extern const char *claims_token(int claim);
+extern int64_t claims_ttl(int claim);
+extern void check_claim_given(int backend, int name, int64_t ttl_us,
+							  const char *token);
+extern void check_claim_call(int backend, int claim, SimClaimCall call);
+extern void check_claim_done(int backend, bool ok, bool at_once);
+extern void check_claim_failed(int backend, bool refused);
+extern void check_claim_shown(int users, int64_t over_us);
+extern void check_claims_settled(int backend);
+extern void check_lost(int instance, const char *name);
+extern void check_blind_act(int instance);
+extern void check_members(int instance, int members, int on_cycle);
 
 /* workload.c: what the clients of backends do */
 typedef enum SimStep
@@ -152,6 +186,11 @@ typedef enum SimStep
 	STEP_ROLLBACK_TO,
 	STEP_RELEASE,
 	STEP_WRITE,
+	STEP_CLAIM,
+	STEP_RENEW_CLAIM,
+	STEP_USE_CLAIM,
+	STEP_END_CLAIM,
+	STEP_SHOW_CLAIMS,
 	STEP_IDLE,
 	STEP_COMMIT,
 	STEP_ROLLBACK
@@ -170,6 +209,9 @@ typedef struct SimStatement
 	int64_t		timeout_ms;		/* -1: none */
 	int			row;
 	int64_t		idle_us;
+	int64_t		ttl_us;			/* of a claim; 0: none is given */
+	bool		own;			/* the claim that this client has taken last */
+	int			claim;
 } SimStatement;
 
 extern void workload_next(int backend, SimStatement *statement);

@@ -11,6 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,19 +21,16 @@
 #include "workload.h"
 #include "zookeeper.h"
 
-#define MAX_SCRIPT		32
+#define MAX_SCRIPT		48
 
-/*
- * Two calls of an instance, each only ahead of members of a deadlock that the
- * other one is ahead in, too, requeue in tier 1 for each other without an end.
- * Nobody waits for longer than this in schedules that are prone to that, unless
- * clients are to be patient.
- */
-#define PRONE_TIMEOUT_MS	10000
+/* In a long schedule: the numbers of a client, and names that come again. */
+#define LONG_NAMES		4
+#define USUAL_NAMES		300
 
 typedef struct ClientState
 {
 	int			instance;
+	int			first_name;		/* of its own numbers, in a long schedule; or 0 */
 	Process    *process;		/* NULL: none at the moment */
 	SimStatement script[MAX_SCRIPT];
 	int			nscript;
@@ -45,10 +43,11 @@ typedef struct ClientState
 } ClientState;
 
 static ClientState clients[MAX_CLIENTS];
-static bool patient;
 static int	nclients;
 static int	ninstances;
 static int	nnames;
+static int	npassing;			/* further names, which are taken seldom, alone,
+								 * and not for long */
 static int	permits;
 static int	semaphore;			/* the name that is one */
 static bool ordered;			/* locks are taken in the order of their names */
@@ -56,8 +55,14 @@ static bool tangled;			/* they are taken in any order, and many */
 static bool prone;				/* hardly any wait ends but by a deadlock */
 static bool saving;				/* blocks have a savepoint behind their first
 								 * lock, and go back to it */
+static uint32_t sharing;		/* so many locks of a million are shared */
+static bool claiming;			/* clients claim locks, and use claims */
+static int64_t ttl_us;
 static bool rows;
 static bool counter_ends;
+static bool crowded;			/* a session has room for few contenders */
+static int	session_timeout_ms;
+static int	handoff_quantum;
 static int	lock_timeout;
 static int	deadlock_timeout;
 static bool hasty;				/* waits end soon, so that what is known of
@@ -65,7 +70,9 @@ static bool hasty;				/* waits end soon, so that what is known of
 static int64_t pause_us;
 static int64_t hold_us;
 static int64_t end_at;
-static char names[SIM_MAX_NAMES][16];
+static bool longlasting;
+static uint64_t names_made;
+static char names[SIM_MAX_NAMES][24];
 
 const char *
 workload_name(int name)
@@ -77,6 +84,39 @@ int
 workload_permits(void)
 {
 	return permits;
+}
+
+bool
+workload_permits_are_used(void)
+{
+	return semaphore >= 0;
+}
+
+/* Are locks handed on, if no other instance waits for them? */
+bool
+workload_hands_on(void)
+{
+	return ninstances == 1 && handoff_quantum > 0;
+}
+
+/* Are there names whose directories come and go? */
+bool
+workload_has_passing_names(void)
+{
+	return npassing > 0;
+}
+
+bool
+workload_has_claims(void)
+{
+	return claiming;
+}
+
+/* Of the sessions. */
+int
+workload_timeout_ms(void)
+{
+	return session_timeout_ms;
 }
 
 /* Do numbers of contenders come to their end? */
@@ -134,6 +174,17 @@ some_timeout(void)
 	return sim_chance(300000) ? 0 : sim_between(1, 3000);
 }
 
+/*
+ * In a long schedule each client has its own numbers, whose names change: so
+ * those of others are the same now and then.
+ */
+static int
+some_name(const ClientState *client)
+{
+	return longlasting ? client->first_name + sim_below(LONG_NAMES) :
+		sim_below(nnames);
+}
+
 /* One or more locks, in some way. */
 static void
 add_lock(ClientState *client, int name)
@@ -147,7 +198,7 @@ add_lock(ClientState *client, int name)
 		statement->mode = SIM_PERMIT;
 		statement->permits = permits;
 	}
-	else if (sim_chance(250000))
+	else if (sim_chance(sharing))
 		statement->mode = SIM_SHARED;
 	if (sim_chance(prone ? 20000 : 200000))
 	{
@@ -162,12 +213,13 @@ add_several(ClientState *client, bool any)
 	SimStatement *statement = add(client, STEP_LOCK);
 
 	statement->any = any;
-	for (int i = 0; i < nnames; i++)
-		if (i != semaphore && sim_chance(600000))
-			statement->names[statement->nnames++] = i;
+	for (int i = 0; i < (longlasting ? LONG_NAMES : nnames); i++)
+		if (client->first_name + i != semaphore && sim_chance(600000))
+			statement->names[statement->nnames++] = client->first_name + i;
 	if (statement->nnames == 0)
-		statement->names[statement->nnames++] = semaphore == 0 ? 1 : 0;
-	if (sim_chance(300000))
+		statement->names[statement->nnames++] =
+			client->first_name + (semaphore == 0 ? 1 : 0);
+	if (sim_chance(sharing))
 		statement->mode = SIM_SHARED;
 	/* a deadlock by way of any of several within an instance is not found */
 	if (any || sim_chance(prone ? 20000 : 200000))
@@ -185,7 +237,7 @@ static void
 add_block(ClientState *client)
 {
 	int			n = tangled ? 2 + sim_below(3) : 1 + sim_below(3);
-	int			name = sim_below(nnames);
+	int			name = some_name(client);
 	bool		savepoint = false;
 
 	add(client, STEP_BEGIN);
@@ -200,7 +252,7 @@ add_block(ClientState *client)
 		if (ordered && ++name == nnames)
 			break;
 		if (!ordered)
-			name = sim_below(nnames);
+			name = some_name(client);
 		if (sim_chance(300000))
 			add_idle(client, hold_us);
 		if (!savepoint && sim_chance(150000))
@@ -215,7 +267,8 @@ add_block(ClientState *client)
 		add(client, STEP_WRITE);
 	add_idle(client, hold_us);
 	if (sim_chance(50000))
-		add(client, STEP_UNLOCK)->names[0] = name < nnames ? name : 0;
+		add(client, STEP_UNLOCK)->names[0] = name < nnames ? name :
+			client->first_name;
 	add(client, sim_chance(850000) ? STEP_COMMIT : STEP_ROLLBACK);
 }
 
@@ -227,7 +280,7 @@ static void
 add_saving_block(ClientState *client)
 {
 	add(client, STEP_BEGIN);
-	add_lock(client, sim_below(nnames));
+	add_lock(client, some_name(client));
 	if (rows && sim_chance(400000))
 		add_row(client);
 	add(client, STEP_SAVEPOINT);
@@ -235,21 +288,38 @@ add_saving_block(ClientState *client)
 		if (rows && sim_chance(500000))
 			add_row(client);
 		else
-			add_lock(client, sim_below(nnames));
+			add_lock(client, some_name(client));
 	add(client, STEP_ROLLBACK_TO);
 	add_idle(client, hold_us);
 	if (sim_chance(500000))
-		add_lock(client, sim_below(nnames));
+		add_lock(client, some_name(client));
 	add(client, STEP_WRITE);
 	add_idle(client, hold_us);
 	add(client, STEP_COMMIT);
+}
+
+/*
+ * Names that are taken so seldom that ZooKeeper removes their directories in
+ * between.
+ */
+static void
+add_passing(ClientState *client)
+{
+	for (int i = 0; i < 8; i++)
+	{
+		SimStatement *statement = add(client, STEP_LOCK);
+
+		statement->names[0] = nnames + sim_below(npassing);
+		statement->nnames = 1;
+		add_idle(client, hold_us);
+	}
 }
 
 /* A lock for the session, some transactions under it, and its end. */
 static void
 add_session(ClientState *client)
 {
-	int			name = sim_below(nnames);
+	int			name = some_name(client);
 
 	add_lock(client, name);
 	client->script[client->nscript - 1].session = true;
@@ -265,6 +335,192 @@ add_session(ClientState *client)
 		add(client, STEP_UNLOCK)->names[0] = name;
 }
 
+/*
+ * Claims: one is taken, renewed and used by a client, and used by others that
+ * know its token.
+ */
+static void
+add_claim_call(ClientState *client, SimStep step, bool own)
+{
+	SimStatement *statement = add(client, step);
+
+	statement->own = own;
+	if (step == STEP_RENEW_CLAIM && sim_chance(300000))
+		statement->ttl_us = -1;	/* the same, as an argument */
+}
+
+/* A transaction under a claim. */
+static void
+add_use(ClientState *client, bool own)
+{
+	bool		savepoint = sim_chance(200000);
+
+	add(client, STEP_BEGIN);
+	if (savepoint && sim_chance(300000))
+		add(client, STEP_WRITE);
+	if (savepoint)
+		add(client, STEP_SAVEPOINT);
+	add_claim_call(client, STEP_USE_CLAIM, own);
+	if (sim_chance(100000))
+		add_claim_call(client, STEP_RENEW_CLAIM, own);
+	if (rows && sim_chance(300000))
+		add_row(client);
+	if (sim_chance(ordered ? 100000 : 300000))
+		add_lock(client, some_name(client));
+	if (savepoint)
+		add(client, sim_chance(500000) ? STEP_ROLLBACK_TO : STEP_RELEASE);
+	if (sim_chance(700000))
+		add(client, STEP_WRITE);
+	add_idle(client, sim_chance(300000) ? ttl_us : hold_us);
+	if (sim_chance(100000))
+		add_claim_call(client, STEP_END_CLAIM, own);
+	add(client, sim_chance(850000) ? STEP_COMMIT : STEP_ROLLBACK);
+}
+
+static void
+add_claim(ClientState *client)
+{
+	SimStatement *statement;
+	bool		block = sim_chance(600000);
+	bool		savepoint = block && sim_chance(200000);
+
+	if (block)
+		add(client, STEP_BEGIN);
+	if (savepoint)
+		add(client, STEP_SAVEPOINT);
+	statement = add(client, STEP_CLAIM);
+	statement->nnames = 1;
+	statement->names[0] = some_name(client);
+	if (statement->names[0] == semaphore)
+		statement->names[0] = client->first_name;
+	statement->ttl_us = ttl_us;
+	if (sim_chance(300000))
+	{
+		statement->try = sim_chance(700000);
+		statement->timeout_ms = some_timeout();
+	}
+	if (block && sim_chance(200000))
+		add_claim_call(client, STEP_RENEW_CLAIM + sim_below(3), true);
+	if (savepoint)
+		add(client, sim_chance(500000) ? STEP_ROLLBACK_TO : STEP_RELEASE);
+	if (block && sim_chance(500000))
+		add(client, STEP_WRITE);
+	if (!block)
+		return;
+	add_idle(client, hold_us);
+	add(client, sim_chance(850000) ? STEP_COMMIT : STEP_ROLLBACK);
+}
+
+static void
+add_life_of_claim(ClientState *client)
+{
+	int			n = sim_below(4);
+
+	add_claim(client);
+	for (int i = 0; i < n; i++)
+	{
+		add_idle(client, sim_chance(200000) ? ttl_us * 5 / 4 : pause_us);
+		if (sim_chance(300000))
+			add_claim_call(client, STEP_RENEW_CLAIM, true);
+		else
+			add_use(client, true);
+	}
+	if (sim_chance(600000))
+		add_claim_call(client, STEP_END_CLAIM, true);
+}
+
+/* A claim that is renewed all the time, and used now and then. */
+static void
+add_long_claim(ClientState *client)
+{
+	add_claim(client);
+	for (int i = 0; i < 3; i++)
+	{
+		add_idle(client, ttl_us * 2 / 3);
+		add_claim_call(client, STEP_RENEW_CLAIM, true);
+		if (sim_chance(700000))
+			add_use(client, true);
+	}
+}
+
+/* Several clients renew the same claim at a time, and then nobody does. */
+static void
+add_renewals(ClientState *client)
+{
+	for (int i = 0; i < 6; i++)
+	{
+		add_claim_call(client, STEP_RENEW_CLAIM, false);
+		add_idle(client, ttl_us / 10);
+	}
+	for (int i = 0; i < 6; i++)
+	{
+		add_idle(client, ttl_us / 4);
+		add(client, STEP_BEGIN);
+		add_claim_call(client, STEP_USE_CLAIM, false);
+		add(client, STEP_COMMIT);
+	}
+}
+
+static void
+add_something_of_claims(ClientState *client)
+{
+	switch (sim_below(9))
+	{
+		case 8:
+			add_renewals(client);
+			break;
+		case 0:
+			add_long_claim(client);
+			break;
+		case 1:
+		case 2:
+			add_life_of_claim(client);
+			break;
+		case 3:
+			add(client, STEP_SHOW_CLAIMS);
+			break;
+		case 4:
+			add_claim_call(client, STEP_RENEW_CLAIM, false);
+			break;
+		default:
+			add_use(client, false);
+			break;
+	}
+}
+
+/* Which claim it is about, now that it is known. */
+static void
+choose_claim(int number, SimStatement *statement)
+{
+	int			claim = statement->own ? claims_own(number) :
+		claims_choose(clients[number].instance);
+
+	statement->claim = claim;
+	if (claim < 0)
+		statement->step = STEP_IDLE;
+	else if (statement->ttl_us < 0)
+		statement->ttl_us = claims_ttl(claim);
+}
+
+/* Some names are used again and again, others once. */
+static void
+rename_all(const ClientState *client)
+{
+	for (int i = 0; i < LONG_NAMES; i++)
+	{
+		int			number = client->first_name + i;
+
+		if (sim_chance(500000))
+			snprintf(names[number], sizeof(names[number]), "%c%d-%d",
+					 number == semaphore ? 's' : 'l', i,
+					 sim_below(USUAL_NAMES));
+		else
+			snprintf(names[number], sizeof(names[number]), "%c%d-%" PRIu64,
+					 number == semaphore ? 's' : 'l', i,
+					 USUAL_NAMES + names_made++);
+	}
+}
+
 static void
 new_script(ClientState *client)
 {
@@ -277,10 +533,16 @@ new_script(ClientState *client)
 		client->over = true;
 		return;
 	}
+	if (longlasting)
+		rename_all(client);
 	add_idle(client, pause_us);
-	if (sim_chance(100000))
+	if (npassing > 0 && sim_chance(400000))
+		add_passing(client);
+	else if (claiming && claims_have_room() && sim_chance(500000))
+		add_something_of_claims(client);
+	else if (sim_chance(100000))
 		add_session(client);
-	else if (sim_chance(30000))
+	else if (sim_chance(longlasting ? 300 : 30000))
 		add(client, STEP_END);
 	else if (saving && sim_chance(600000))
 		add_saving_block(client);
@@ -317,6 +579,11 @@ workload_next(int number, SimStatement * statement)
 				statement->step = STEP_IDLE;
 			if (statement->step == STEP_RELEASE)
 				client->nsavepoints--;
+			break;
+		case STEP_RENEW_CLAIM:
+		case STEP_USE_CLAIM:
+		case STEP_END_CLAIM:
+			choose_claim(number, statement);
 			break;
 		default:
 			break;
@@ -440,10 +707,12 @@ begin_ensemble(int timeout_ms)
 		.nservers = ONE_OF(1, 3, 3, 5),
 		.tick_ms = timeout_ms / 4,
 		.lag_us = ONE_OF(100, 5000, 300000),
-		.containers_ms = ONE_OF(1500, 10000),
+		.delay_us = 400,
+		.containers_ms = ONE_OF(200, 1500, 10000),
 		.first_number = sim_chance(30000) ? 1999999990 : 0
 	};
 
+	session_timeout_ms = timeout_ms;
 	counter_ends = options.first_number > 0;
 
 	ensemble_begin(&options);
@@ -455,10 +724,13 @@ static void
 begin_instances(const char *mutation, int timeout_ms, int per_instance)
 {
 	int			format = sim_chance(300000);
-	int			quantum = ONE_OF(0, 10, 10, 100);
-	int			retain = ONE_OF(0, 0, 20, 500);
+	int			retain = ONE_OF(-1, -1, 0, 20, 500);
 	int			check = ONE_OF(0, 0, 0, 1);
+	int			max_claims = ONE_OF(2, 20);
+	int			path_bytes = ONE_OF(150, 250);
+	int			sessions = ONE_OF(2, 3, 6);
 
+	handoff_quantum = ONE_OF(0, 10, 10, 100);
 	for (int i = 0; i < ninstances; i++)
 	{
 		static const char *const labels[] = {"a", "b", "c", "d"};
@@ -473,22 +745,21 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 
 		set(&options, "zklock.session_timeout", timeout_ms);
 		set(&options, "zklock.max_locks", 40);
+		set(&options, "zklock.max_claims", max_claims);
+		if (crowded)
+		{
+			set(&options, "zklock.path_bytes", path_bytes);
+			set(&options, "zklock.sessions", sessions);
+		}
 		set(&options, "zklock.track_locks", 10);
 		set(&options, "zklock.node_format", format);
-		set(&options, "zklock.handoff_quantum", quantum);
+		set(&options, "zklock.handoff_quantum", handoff_quantum);
 		set(&options, "zklock.retain_time", retain);
 		set(&options, "zklock.commit_check", check);
 		set(&options, "zklock.look_again", 0);
 		set(&options, "deadlock_timeout", deadlock_timeout);
 		(void) instance_new(&options);
 	}
-}
-
-/* From now on waits end by themselves only if that is part of the schedule. */
-void
-workload_set_patient(void)
-{
-	patient = true;
 }
 
 /* The sizes, and what the clients are like. */
@@ -501,16 +772,55 @@ choose_clients(void)
 	ninstances = prone ? ONE_OF(2, 2, 3, 3) : ONE_OF(1, 2, 2, 3);
 	per_instance = prone ? ONE_OF(1, 2, 3, 3, 5) :
 		sim_chance(10000) ? 30 : ONE_OF(1, 2, 3, 3, 5, 8);
+	npassing = sim_chance(prone ? 500000 : 100000) ? 8 : 0;
+	if (prone && npassing > 0)
+		per_instance = ONE_OF(3, 5, 8);
 	nclients = ninstances * per_instance;
 	nnames = prone ? ONE_OF(2, 3, 4, 6) : ONE_OF(1, 2, 3, 5);
+	sharing = ONE_OF(0, 250000, 250000, 500000);
 	permits = ONE_OF(1, 2, 3);
 	semaphore = sim_chance(300000) && nnames > 1 ? nnames - 1 : -1;
 	ordered = !prone && sim_chance(500000);
 	tangled = prone || (!ordered && sim_chance(400000));
 	saving = prone && sim_chance(500000);
+	claiming = sim_chance(300000);
+	crowded = nnames > 1 && sim_chance(200000);
 	rows = sim_chance(saving ? 800000 : 400000);
 	hasty = sim_chance(saving ? 800000 : 200000);
 	return per_instance;
+}
+
+/*
+ * Two instances with a client each, for so long, and about a lock a second; no
+ * faults.
+ */
+void
+workload_begin_long(const char *mutation, int64_t us)
+{
+	memset(clients, 0, sizeof(clients));
+	longlasting = true;
+	ninstances = nclients = 2;
+	nnames = 2 * LONG_NAMES;
+	npassing = 0;
+	sharing = 250000;
+	permits = 2;
+	semaphore = nnames - 1;
+	prone = ordered = tangled = saving = rows = hasty = claiming = crowded = false;
+	deadlock_timeout = 1000;
+	lock_timeout = 0;
+	pause_us = 8000000;
+	hold_us = 5000;
+	end_at = sim_now() + us;
+	begin_ensemble(10000);
+	begin_instances(mutation, 10000, 1);
+	for (int i = 0; i < nclients; i++)
+	{
+		clients[i].instance = i;
+		clients[i].first_name = i * LONG_NAMES;
+		rename_all(&clients[i]);
+		check_client(i, i);
+		sim_at(sim_now() + 1000000, connect_client, &clients[i]);
+	}
 }
 
 void
@@ -520,26 +830,33 @@ workload_begin(const char *mutation)
 	int			per_instance;
 
 	memset(clients, 0, sizeof(clients));
+	longlasting = false;
 	per_instance = choose_clients();
 	deadlock_timeout = hasty || prone ? ONE_OF(10, 10, 50, 300) :
 		ONE_OF(50, 300, 1000);
 	lock_timeout = sim_chance(prone ? 50000 : 300000) ?
-		(int) sim_between(500, 5000) : prone && !patient ? PRONE_TIMEOUT_MS : 0;
+		(int) sim_between(500, 5000) : 0;
 	pause_us = ONE_OF(2000, 50000, 500000);
 	hold_us = ONE_OF(100, 5000, 50000);
+	/* for longer than it takes to lose a session */
+	if (per_instance <= 3 && sim_chance(200000))
+		hold_us = 4000000;
+	ttl_us = ONE_OF(1000000, 1500000, 5000000, 5000000);
 	end_at = sim_now() + 20000000;
-	for (int i = 0; i < nnames; i++)
+	for (int i = 0; i < nnames + npassing; i++)
 		snprintf(names[i], sizeof(names[i]), "l%d", i);
 
 	begin_ensemble(timeout_ms);
 	begin_instances(mutation, timeout_ms, per_instance);
 	snprintf(description + strlen(description),
 			 sizeof(description) - strlen(description),
-			 ", %d instances, %d clients, %d names%s%s%s%s", ninstances, nclients,
-			 nnames, semaphore >= 0 ? ", a semaphore" : "",
+			 ", %d instances, %d clients, %d names%s%s%s%s%s%s%s%s", ninstances, nclients,
+			 nnames, npassing > 0 ? ", and passing ones" : "",
+			 sharing == 0 ? ", no readers" : "", semaphore >= 0 ? ", a semaphore" : "",
 			 hasty ? ", hasty" : "",
 			 ordered ? ", in order" : prone ? ", prone to deadlocks" :
-			 tangled ? ", tangled" : "", saving ? ", savepoints" : "");
+			 tangled ? ", tangled" : "", saving ? ", savepoints" : "",
+			 claiming ? ", claims" : "", crowded ? ", several sessions" : "");
 	if (counter_ends)
 		strcat(description, ", the counter ends");
 	sim_trace("%s", description);

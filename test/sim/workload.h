@@ -16,13 +16,19 @@
 #include "sim.h"
 
 extern void workload_begin(const char *mutation);
-extern void workload_set_patient(void);
+extern void workload_begin_long(const char *mutation, int64_t us);
 extern int64_t workload_end_time(void);
 extern void workload_calm(void);
 extern bool workload_is_over(void);
 extern int	workload_clients(void);
+extern Process *workload_process(int client);
 extern int	workload_permits(void);
+extern bool workload_permits_are_used(void);
+extern bool workload_hands_on(void);
+extern int	workload_timeout_ms(void);
 extern bool workload_counter_ends(void);
+extern bool workload_has_passing_names(void);
+extern bool workload_has_claims(void);
 extern void workload_describe(char *text, size_t size);
 
 /* faults.c */

@@ -35,6 +35,7 @@
 
 #define BUCKETS			256
 #define MAX_SESSIONS	256
+#define MEMBER_SIZE		1400	/* of a part of a line of a probe */
 #define NOTICE_US		8000000 /* until a server that is cut off notices */
 #define ELECTION_US		1500000
 
@@ -91,6 +92,7 @@ typedef struct Transaction
 	int64_t		time;
 	Change	   *changes;
 	int			nchanges;
+	int64_t		author;			/* the session that asked for it, or 0 */
 	Request    *request;		/* whose answer waits for this, or NULL */
 } Transaction;
 
@@ -121,6 +123,9 @@ typedef struct Session
 	int			timeout_ms;
 	int64_t		expires_at;
 	bool		alive;
+	int64_t		ended_at;		/* unless it is alive */
+	bool		misled;			/* a write was lost, unnoticed: it is to end,
+								 * also if another copy has it again */
 	int			instance;
 	Connection *connection;		/* the latest */
 } Session;
@@ -135,12 +140,15 @@ static Session sessions[MAX_SESSIONS];
 static int	nsessions;
 static int64_t lag_us;
 static uint64_t reigns;			/* counts leaders */
+static uint64_t epoch;			/* the same, but for copies that are restored */
 static int64_t commit_at;		/* the last write that waits for its turn */
 static uint64_t nwrites;
 static uint64_t nrequests;
+static RequestCounts counts;
 
 static int64_t cuts[MAX_SERVERS][8];	/* until when; negative: silently */
 static int64_t slow_until;
+static int64_t collected_until;
 static int64_t slow_us;
 
 static void serve(Server *server, Connection *connection);
@@ -204,9 +212,10 @@ tree_create(Tree *tree, const Change *change, int64_t zxid, int64_t time)
 	Node	   *parent = parent_of(tree, change->path);
 	uint32_t	hash = hash_of(change->path);
 
-	node->path = change->path;
+	node->path = sim_keep_bytes(change->path, strlen(change->path));
 	node->parent = parent;
-	node->data = change->data;
+	node->data = change->len < 0 ? NULL :
+		sim_keep_bytes(change->data, change->len);
 	node->len = change->len;
 	node->czxid = node->mzxid = node->pzxid = zxid;
 	node->ctime = time;
@@ -285,7 +294,7 @@ touch(Session *session)
 int64_t
 network_delay(void)
 {
-	int64_t		us = sim_between(40, 400);
+	int64_t		us = sim_between(options.delay_us / 10, options.delay_us);
 
 	if (sim_now() < slow_until)
 		us += sim_between(0, slow_us);
@@ -398,7 +407,7 @@ connection_new(int server, void *client)
 	if (!servers[server].up || !servers[server].serves ||
 		network_is_cut(server, library_instance(client)))
 		return NULL;
-	connection = sim_alloc(sizeof(Connection));
+	connection = sim_keep(sizeof(Connection));
 	connection->server = server;
 	connection->client = client;
 	connection->to_server_end = &connection->to_server;
@@ -484,8 +493,8 @@ add_watch(Connection *connection, const char *path, int kind)
 	for (entry = connection->watches; entry != NULL; entry = entry->next)
 		if (entry->kind == kind && strcmp(entry->path, path) == 0)
 			return;
-	entry = sim_alloc(sizeof(WatchEntry));
-	entry->path = sim_strdup(path);
+	entry = sim_keep(sizeof(WatchEntry));
+	entry->path = sim_keep_bytes(sim_strdup(path), strlen(path));
 	entry->kind = kind;
 	entry->next = connection->watches;
 	connection->watches = entry;
@@ -568,7 +577,8 @@ apply_change(Server *server, const Change *change, const Transaction *txn)
 			break;
 		case CHANGE_SET:
 			node = find(&server->tree, change->path);
-			node->data = change->data;
+			node->data = change->len < 0 ? NULL :
+				sim_keep_bytes(change->data, change->len);
 			node->len = change->len;
 			node->mzxid = txn->zxid;
 			node->version++;
@@ -642,10 +652,14 @@ append(Change *changes, int nchanges, Request *request)
 		txns_size = txns_size == 0 ? 1024 : 2 * txns_size;
 		txns = realloc(txns, txns_size * sizeof(Transaction *));
 	}
-	txn->zxid = (int64_t) (reigns << 32) + ntxns + 1;
+	txn->zxid = (int64_t) (epoch << 32) + ntxns + 1;
 	txn->time = sim_now() / 1000;
 	txn->changes = changes;
 	txn->nchanges = nchanges;
+	for (int i = 0; i < nchanges; i++)
+		counts.contenders += changes[i].kind == CHANGE_CREATE &&
+			strstr(changes[i].path, "/_c_") != NULL;
+	txn->author = request ? request->session : 0;
 	txn->request = request;
 	txns[ntxns++] = txn;
 	for (int i = 0; i < options.nservers; i++)
@@ -851,6 +865,156 @@ new_reply(const Request *request)
 	return reply;
 }
 
+static bool
+has_text(const char *data, int len, const char *text)
+{
+	return len > 0 && memmem(data, len, text, strlen(text)) != NULL;
+}
+
+/*
+ * Has this instance answered a probe?  It deletes its answer when nothing has
+ * happened for a while, which the act need not know (confirm.c).
+ */
+static bool
+has_answered(int instance, const Node *probe)
+{
+	char		prefix[32];
+
+	snprintf(prefix, sizeof(prefix), "/answer-%.10s-",
+			 strrchr(probe->path, '-') + 1);
+	for (int i = ntxns - 1; i >= 0 && txns[i]->zxid > probe->czxid; i--)
+		for (int j = 0; j < txns[i]->nchanges; j++)
+		{
+			const Change *change = &txns[i]->changes[j];
+			const Session *session = change->kind == CHANGE_CREATE &&
+				strstr(change->path, prefix) != NULL ?
+				find_session(change->owner) : NULL;
+
+			if (session != NULL && session->instance == instance)
+				return true;
+		}
+	return false;
+}
+
+/* The probe that a verdict is about, or NULL. */
+static const Node *
+find_probe(const char *verdict)
+{
+	const char *name = strrchr(verdict, '/');
+	char		path[1200];
+
+	snprintf(path, sizeof(path), "%.*s/probe-%s", (int) (name - verdict),
+			 verdict, name + strlen("/verdict-"));
+	return find(&servers[leader].tree, path);
+}
+
+/* A member of a deadlock, as a line of a probe has it (core/deadlock/probe.c). */
+typedef struct Member
+{
+	char		from[MEMBER_SIZE];
+	char		between[MEMBER_SIZE];	/* or "" */
+	char		wait[MEMBER_SIZE];
+	const char *to;				/* its end */
+	int			pid;			/* of the process that waits */
+}			Member;
+
+/* Copy the text before the delimiter; returns the text after it. */
+static const char *
+take_field(const char *text, char delimiter, char field[MEMBER_SIZE])
+{
+	const char *end = strchr(text, delimiter);
+
+	if (end == NULL || end - text >= MEMBER_SIZE)
+		sim_lacks("such a line of a probe");
+	snprintf(field, MEMBER_SIZE, "%.*s", (int) (end - text), text);
+	return end + 1;
+}
+
+/* Returns the next line.  No byte of ours has to be encoded. */
+static const char *
+read_member(const char *line, Member * member)
+{
+	for (int i = 0; i < 4; i++)	/* the fourth is it */
+		line = take_field(line, ' ', member->from);
+	line = take_field(line, ' ', member->between);
+	line = take_field(line, '\n', member->wait);
+	member->to = strrchr(member->wait, ',') + 1;
+	(void) sscanf(member->wait, "%*d,%*d,%d,", &member->pid);
+	return line;
+}
+
+static void
+look_at_znode(int actor, const char *path)
+{
+	if (find(&servers[leader].tree, path) == NULL)
+		sim_violation("acts", "instance %d acts, but %s is gone", actor, path);
+}
+
+/*
+ * An act is carried out: all that it is about is there, and each wait of others
+ * has been confirmed, and is still in the note of what is held meanwhile.
+ */
+static void
+look_at_member(int actor, const Node *probe, const Member * member)
+{
+	const Node *note = find(&servers[leader].tree, member->from);
+	int			instance;
+
+	look_at_znode(actor, member->from);
+	look_at_znode(actor, member->to);
+	if (member->between[0] != '\0')
+		look_at_znode(actor, member->between);
+	instance = find_session(note->owner)->instance;
+	if (instance == actor)
+		return;
+	if (!has_answered(instance, probe))
+		check_unanswered(actor, instance);
+	if (!has_text(note->data, note->len, member->wait))
+		sim_violation("acts", "instance %d acts, but %s does not wait for %s",
+					  actor, member->from, member->to);
+}
+
+static void
+look_at_act(int actor, const Node *probe)
+{
+	int			victim = 0;
+	bool		between = false;
+
+	if (probe == NULL)
+		sim_violation("acts", "instance %d acts without a probe", actor);
+	for (const char *line = probe->data; *line != '\0';)
+	{
+		Member		member;
+
+		line = read_member(line, &member);
+		look_at_member(actor, probe, &member);
+		if (victim == 0)
+			victim = member.pid;
+		between |= member.between[0] != '\0';
+	}
+	check_acted(actor, victim, between, probe->ctime * 1000);
+}
+
+/*
+ * Tell the checkers of the end of a deadlock.  A verdict has a name of its own,
+ * so if the session has it already, this act is the one that created it.
+ */
+static void
+tell_of_act(const Request *request, bool done)
+{
+	const Request *last = &request->ops[request->nops - 1];
+	const Node *verdict;
+
+	if (last->kind != REQUEST_CREATE || strstr(last->path, "/verdict-") == NULL)
+		return;
+	verdict = find(&servers[leader].tree, last->path);
+	if (done)
+		look_at_act(find_session(request->session)->instance,
+					find_probe(last->path));
+	else if (verdict != NULL && verdict->owner == request->session)
+		check_sent_again(last->path);
+}
+
 static void
 carry_out_multi(Request *request, Reply *reply, Draft *draft)
 {
@@ -868,6 +1032,7 @@ carry_out_multi(Request *request, Reply *reply, Draft *draft)
 	}
 	if (reply->err != ZOK)
 		draft->n = 0;
+	tell_of_act(request, reply->err == ZOK);
 }
 
 /* All ephemeral nodes of a session go with it, in one transaction. */
@@ -876,6 +1041,7 @@ end_session(Session *session, Request *request)
 {
 	Draft		draft;
 	int			n = 1;
+	int			contenders = 0;
 
 	for (int i = 0; i < BUCKETS; i++)
 		for (Node *node = servers[leader].tree.buckets[i]; node; node = node->next)
@@ -884,16 +1050,62 @@ end_session(Session *session, Request *request)
 	for (int i = 0; i < BUCKETS; i++)
 		for (Node *node = servers[leader].tree.buckets[i]; node; node = node->next)
 			if (node->owner == session->id)
+			{
+				contenders += strncmp(node->path, "/zklock/%", 9) != 0;
 				add_change(&draft, (Change) {
 					.kind = CHANGE_DELETE,.path = node->path
 				});
+			}
 	add_change(&draft, (Change) {
 		.kind = CHANGE_END_SESSION,.path = "",.owner = session->id
 	});
 	session->alive = false;
-	check_session_ended(session->instance);
+	session->ended_at = sim_now();
+	if (contenders > 0)
+		check_session_ended(session->instance);
 	sim_trace("session %" PRIx64 " ends with %d nodes", session->id, n - 1);
 	append(draft.changes, draft.n, request);
+}
+
+/* Is this a directory that anybody may delete, since nothing is in it? */
+static bool
+is_unused(const Node *node)
+{
+	return node != NULL && node->container && node->nchildren == 0 &&
+		node->created > options.first_number;
+}
+
+static void
+remove_directory(const char *path)
+{
+	Change	   *change = sim_alloc(sizeof(Change));
+
+	change->kind = CHANGE_DELETE;
+	change->path = path;
+	append(change, 1, NULL);
+}
+
+/*
+ * Somebody deletes unused directories, now and then one in which a contender is
+ * about to be created.
+ */
+static void
+collect_ahead_of(const Request *request)
+{
+	const Request *ops = request->kind == REQUEST_MULTI ? request->ops : request;
+	int			nops = request->kind == REQUEST_MULTI ? request->nops : 1;
+
+	if (sim_now() >= collected_until || !sim_chance(500000))
+		return;
+	for (int i = 0; i < nops; i++)
+	{
+		const Node *directory = ops[i].kind == REQUEST_CREATE &&
+			ops[i].flags == ZOO_EPHEMERAL_SEQUENTIAL ?
+			find(&servers[leader].tree, parent_path(ops[i].path)) : NULL;
+
+		if (is_unused(directory))
+			remove_directory(directory->path);
+	}
 }
 
 /* The leader's turn for a request: it is in the log from now on. */
@@ -907,6 +1119,7 @@ carry_out(Request *request)
 
 	request->reply = reply;
 	nwrites++;
+	collect_ahead_of(request);
 	if (request->kind == REQUEST_CONNECT)
 	{
 		session = &sessions[nsessions++];
@@ -1222,11 +1435,34 @@ connect_session(Server *server, Request *request)
 }
 
 static void
+count_request(const Request *request)
+{
+	nrequests++;
+	if (request->kind == REQUEST_PING)
+		return;
+	counts.all++;
+	if (request->kind == REQUEST_CHILDREN)
+		counts.queues++;
+	else if (request->kind == REQUEST_SET &&
+			 strncmp(request->path, "/zklock/%clusters/", 18) == 0)
+		counts.members++;
+	else if (request->kind == REQUEST_MULTI && request->nops == 1 &&
+			 request->ops[0].kind == REQUEST_CHECK)
+		counts.heartbeats++;
+}
+
+RequestCounts
+ensemble_counts(void)
+{
+	return counts;
+}
+
+static void
 server_hear(Connection *connection, Request *request)
 {
 	Server	   *server = &servers[connection->server];
 
-	nrequests++;
+	count_request(request);
 	if (request->kind == REQUEST_CONNECT)
 	{
 		connect_session(server, request);
@@ -1327,17 +1563,10 @@ containers_event(void *arg)
 		for (int i = 0; i < BUCKETS; i++)
 			for (Node *node = servers[leader].tree.buckets[i]; node;
 				 node = node->next)
-				if (node->container && node->nchildren == 0 &&
-					node->created > options.first_number && n < 256)
+				if (is_unused(node) && n < 256)
 					paths[n++] = node->path;
 		for (int i = 0; i < n; i++)
-		{
-			Change	   *change = sim_alloc(sizeof(Change));
-
-			change->kind = CHANGE_DELETE;
-			change->path = paths[i];
-			append(change, 1, NULL);
-		}
+			remove_directory(paths[i]);
 	}
 	sim_at(sim_now() + options.containers_ms * INT64_C(1000), containers_event,
 		   NULL);
@@ -1385,6 +1614,7 @@ elect(void *arg)
 			best = i;
 	leader = best;
 	reigns++;
+	epoch++;
 	commit_at = sim_now();
 	sim_trace("server %d leads", leader);
 	for (int i = 0; i < options.nservers; i++)
@@ -1411,6 +1641,7 @@ lose_leader(void)
 {
 	leader = -1;
 	reigns++;
+	epoch++;
 	for (int i = 0; i < options.nservers; i++)
 		if (is_follower(i))
 		{
@@ -1534,6 +1765,117 @@ ensemble_expire(int64_t id)
 	end_session(session, NULL);
 }
 
+/* Which sessions there are, as of the log. */
+static void
+restore_sessions(void)
+{
+	for (int i = 0; i < nsessions; i++)
+	{
+		check_restored(sessions[i].instance);
+		sessions[i].alive = false;
+		sessions[i].connection = NULL;
+	}
+	for (int i = 0; i < ntxns; i++)
+		for (int j = 0; j < txns[i]->nchanges; j++)
+		{
+			const Change *change = &txns[i]->changes[j];
+
+			if (change->kind == CHANGE_BEGIN_SESSION ||
+				change->kind == CHANGE_END_SESSION)
+				find_session(change->owner)->alive =
+					change->kind == CHANGE_BEGIN_SESSION;
+		}
+}
+
+/*
+ * Has a session written since the copy, but not its instance's own znode in
+ * %clusters?  Then the instance cannot know that ZooKeeper has lost a write: see
+ * fleet.c.
+ */
+static bool
+is_loss_unnoticed(int64_t id, int end)
+{
+	bool		wrote = false;
+
+	for (int i = ntxns; i < end; i++)
+		for (int j = 0; j < txns[i]->nchanges; j++)
+		{
+			const Change *change = &txns[i]->changes[j];
+
+			if (txns[i]->author != id || change->kind > CHANGE_SET)
+				continue;
+			if (change->kind == CHANGE_SET &&
+				strncmp(change->path, "/zklock/%clusters/", 18) == 0)
+				return false;
+			wrote = true;
+		}
+	return wrote;
+}
+
+/* End a session as soon as there is a leader. */
+static void
+expire_soon(void *arg)
+{
+	Session    *session = arg;
+
+	if (leader < 0)
+		sim_at(sim_now() + 10000, expire_soon, session);
+	else
+		ensemble_expire(session->id);
+}
+
+/*
+ * All servers are stopped, get a copy of what they had so long ago, and are
+ * started.  With "epochs_too" they count these from then on; else they go on,
+ * as when the files of the epochs are not part of the copy.  Sessions end that
+ * have lost a write which their instances cannot notice.
+ */
+void
+ensemble_restore(int64_t age_us, bool epochs_too)
+{
+	int64_t		then = (sim_now() - age_us) / 1000;
+	int			end = ntxns;
+
+	for (int i = 0; i < options.nservers; i++)
+		drop_all(&servers[i]);
+	while (ntxns > 0 && txns[ntxns - 1]->time > then)
+		ntxns--;
+	sim_trace("the ensemble is restored from a copy with %d transactions", ntxns);
+	if (epochs_too)
+		epoch = ntxns > 0 ? (uint64_t) txns[ntxns - 1]->zxid >> 32 : 1;
+	restore_sessions();
+	for (int i = 0; i < nsessions; i++)
+	{
+		sessions[i].misled |= is_loss_unnoticed(sessions[i].id, end);
+		if (sessions[i].alive && sessions[i].misled)
+			sim_at(sim_now(), expire_soon, &sessions[i]);
+	}
+	for (int i = 0; i < options.nservers; i++)
+	{
+		Server	   *server = &servers[i];
+
+		server->up = true;
+		server->cut_off = server->serves = false;
+		server->life++;
+		tree_free(&server->tree);
+		tree_create(&server->tree,
+					&(Change) {.kind = CHANGE_CREATE,.path = "/",.len = -1}, 0, 0);
+		server->applied = 0;
+		catch_up(server);
+	}
+	leader = -1;
+	reigns++;
+	check_quorum(-1);
+}
+
+/* For so long somebody deletes what directories he can. */
+void
+ensemble_collect(int64_t us)
+{
+	if (collected_until < sim_now() + us)
+		collected_until = sim_now() + us;
+}
+
 void
 ensemble_lag(int64_t us)
 {
@@ -1552,6 +1894,31 @@ ensemble_is_up(int server)
 	return servers[server].up && !servers[server].cut_off;
 }
 
+/* The server that an instance is connected to; -1: none. */
+int
+ensemble_server_of(int instance)
+{
+	for (int i = 0; i < nsessions; i++)
+		if (sessions[i].alive && sessions[i].instance == instance &&
+			sessions[i].connection && !sessions[i].connection->server_closed)
+			return sessions[i].connection->server;
+	return -1;
+}
+
+/* A message between a client and a server takes so long at the most. */
+int64_t
+ensemble_delay(void)
+{
+	return options.delay_us;
+}
+
+/* So far behind a follower is, but for faults. */
+int64_t
+ensemble_longest_lag(void)
+{
+	return options.lag_us;
+}
+
 int
 ensemble_servers(void)
 {
@@ -1562,6 +1929,26 @@ int
 ensemble_sessions(void)
 {
 	return nsessions;
+}
+
+/* How many sessions of an instance there are. */
+int
+ensemble_sessions_of(int instance)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nsessions; i++)
+		n += sessions[i].alive && sessions[i].instance == instance;
+	return n;
+}
+
+/* Had it not ended at that time, unless an older copy has ended it? */
+bool
+ensemble_was_alive(int64_t id, int64_t at)
+{
+	const Session *session = find_session(id);
+
+	return session == NULL || session->alive || session->ended_at > at;
 }
 
 int64_t
@@ -1609,6 +1996,45 @@ ensemble_look_at_queue(const char *path, QueueVisitor visit, void *arg)
 			visit(name, session->instance,
 				  strtoll(name + strlen(name) - 10, NULL, 10), arg);
 	}
+}
+
+/* Does the instance have a child in this directory, made later than that? */
+bool
+ensemble_has_new_directory(const char *path, int instance, int64_t since)
+{
+	const Node *directory = find(&servers[newest_server()].tree, path);
+
+	if (directory == NULL || directory->ctime <= since / 1000)
+		return false;
+	for (const Node *child = directory->children; child; child = child->sibling)
+	{
+		const Session *session = find_session(child->owner);
+
+		if (session != NULL && session->instance == instance)
+			return true;
+	}
+	return false;
+}
+
+/* Have the data of this znode this text, or had they in the last minute? */
+bool
+ensemble_had(const char *path, const char *text)
+{
+	const Node *node = find(&servers[newest_server()].tree, path);
+
+	if (node != NULL && has_text(node->data, node->len, text))
+		return true;
+	for (int i = ntxns - 1;
+		 i >= 0 && txns[i]->time > sim_now() / 1000 - 60000; i--)
+		for (int j = 0; j < txns[i]->nchanges; j++)
+		{
+			const Change *change = &txns[i]->changes[j];
+
+			if (change->kind == CHANGE_SET && strcmp(change->path, path) == 0 &&
+				has_text(change->data, change->len, text))
+				return true;
+		}
+	return false;
 }
 
 /* The tree, for a person. */
@@ -1663,11 +2089,13 @@ ensemble_begin(const EnsembleOptions *new_options)
 	nsessions = 0;
 	ntxns = 0;
 	leader = 0;
-	reigns = 1;
+	reigns = epoch = 1;
 	commit_at = 0;
 	slow_until = 0;
+	collected_until = 0;
 	lag_us = options.lag_us;
 	nwrites = nrequests = 0;
+	memset(&counts, 0, sizeof(counts));
 	for (int i = 0; i < options.nservers; i++)
 	{
 		servers[i].up = servers[i].serves = true;
@@ -1675,7 +2103,9 @@ ensemble_begin(const EnsembleOptions *new_options)
 					&(Change) {.kind = CHANGE_CREATE,.path = "/",.len = -1}, 0, 0);
 	}
 	sim_at(sim_now() + options.tick_ms * INT64_C(1000), tick_event, NULL);
-	sim_at(sim_now() + options.tick_ms * INT64_C(500), touch_event, NULL);
+	/* not in step with the ends of sessions */
+	sim_at(sim_now() + sim_between(1, options.tick_ms * INT64_C(500)),
+		   touch_event, NULL);
 	sim_at(sim_now() + options.containers_ms * INT64_C(1000), containers_event,
 		   NULL);
 }

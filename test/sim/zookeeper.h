@@ -96,21 +96,29 @@ typedef struct EnsembleOptions
 	int			nservers;
 	int			tick_ms;
 	int64_t		lag_us;			/* a follower is so far behind at the most */
+	int64_t		delay_us;		/* a message takes so long at the most */
 	int			containers_ms;	/* how often empty containers are removed */
 	int32_t		first_number;	/* of the children of a new directory */
 } EnsembleOptions;
 
 extern void ensemble_begin(const EnsembleOptions *options);
 extern int	ensemble_servers(void);
+extern int	ensemble_server_of(int instance);
+extern int64_t ensemble_delay(void);
+extern int64_t ensemble_longest_lag(void);
 extern bool ensemble_is_up(int server);
 extern void ensemble_stop(int server, int64_t us);
 extern void ensemble_partition(int server, int64_t us);
 extern void ensemble_depose(void);
 extern void ensemble_expire(int64_t session);
+extern void ensemble_restore(int64_t age_us, bool epochs_too);
+extern void ensemble_collect(int64_t us);
 extern void ensemble_lag(int64_t us);
 extern bool ensemble_is_whole(void);
 extern int64_t ensemble_session(int i);
 extern int	ensemble_sessions(void);
+extern int	ensemble_sessions_of(int instance);
+extern bool ensemble_was_alive(int64_t session, int64_t at);
 
 /* For checkers: the tree as it is for the leader. */
 typedef void (*NodeVisitor) (const char *path, int64_t owner, int64_t czxid,
@@ -120,10 +128,25 @@ typedef void (*QueueVisitor) (const char *child, int instance, int64_t number,
 							  void *arg);
 extern void ensemble_look_at_queue(const char *path, QueueVisitor visit,
 								   void *arg);
+extern bool ensemble_has_new_directory(const char *path, int instance,
+									   int64_t since);
+extern bool ensemble_had(const char *path, const char *text);
 extern void ensemble_print(void);
 extern int	ensemble_watches(const char *below);
 extern uint64_t ensemble_writes(void);
 extern uint64_t ensemble_requests(void);
+
+/* What the servers have been asked in this schedule. */
+typedef struct RequestCounts
+{
+	uint64_t	contenders;		/* that were created */
+	uint64_t	queues;			/* that were read */
+	uint64_t	heartbeats;		/* writes that change nothing */
+	uint64_t	members;		/* written, in %clusters */
+	uint64_t	all;			/* but for pings */
+} RequestCounts;
+
+extern RequestCounts ensemble_counts(void);
 
 /* A connection, from the client's side. */
 struct Connection
@@ -167,5 +190,7 @@ extern void library_lost(void *client, Connection *connection);
 extern bool library_is_frozen(const void *client, int64_t *until);
 extern int	library_instance(const void *client);
 extern int	library_watches(const char *below);
+extern void library_delay(int instance, int64_t us);
+extern void library_hang(int instance, int64_t us);
 
 #endif							/* SIM_ZOOKEEPER_H */

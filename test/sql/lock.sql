@@ -77,7 +77,7 @@ SELECT zk_try_lock('a', NULL), zk_try_lock('a', '1 hour');
 SHOW lock_timeout;
 RESET lock_timeout;
 -- so does statement_timeout, but that is an error
-SET statement_timeout = '300ms';
+SET statement_timeout = '1s';
 SELECT zk_try_lock('a', '1 hour');
 \echo :SQLSTATE
 RESET statement_timeout;

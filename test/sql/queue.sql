@@ -60,11 +60,11 @@ DO $$
 DECLARE
   n integer;
 BEGIN
-  PERFORM zk_lock('queue/own');
+  PERFORM zk_lock('queue/caught');
   BEGIN
-    PERFORM 1 / 0 FROM zk_queue('queue/own');
+    PERFORM 1 / 0 FROM zk_queue('queue/caught');
   EXCEPTION WHEN division_by_zero THEN
-    SELECT count(*) INTO n FROM zk_queue('queue/own');
+    SELECT count(*) INTO n FROM zk_queue('queue/caught');
     RAISE NOTICE '% in the queue', n;
   END;
 END$$;

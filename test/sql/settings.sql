@@ -49,6 +49,13 @@ ALTER SYSTEM SET zklock.handoff_quantum = 0;
 ALTER SYSTEM SET zklock.handoff_quantum = -1;
 \set VERBOSITY default
 ALTER SYSTEM RESET zklock.handoff_quantum;
+ALTER SYSTEM SET zklock.retain_time = '1min';
+ALTER SYSTEM SET zklock.retain_time = -1;
+\set VERBOSITY sqlstate
+ALTER SYSTEM SET zklock.retain_time = -2;
+ALTER SYSTEM SET zklock.max_retain_time = 0;
+\set VERBOSITY default
+ALTER SYSTEM RESET zklock.retain_time;
 ALTER SYSTEM SET zklock.max_locks = 0;
 ALTER SYSTEM RESET zklock.max_locks;
 ALTER SYSTEM SET zklock.acl = 'creator';

@@ -116,15 +116,15 @@ CALL inner_one('a', '');
 \echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 CREATE FUNCTION in_function() RETURNS void LANGUAGE plpgsql AS
-  $$ BEGIN CALL zk_wait_lock('a', session => true); END $$;
+  $$ BEGIN CALL zk_wait_lock('refused', session => true); END $$;
 SELECT in_function();
 \echo :LAST_ERROR_SQLSTATE
 CREATE FUNCTION in_sql() RETURNS void LANGUAGE sql AS
-  $$ CALL zk_wait_lock('a', session => true) $$;
+  $$ CALL zk_wait_lock('refused', session => true) $$;
 SELECT in_sql();
 \echo :LAST_ERROR_SQLSTATE
 CREATE FUNCTION as_argument() RETURNS text LANGUAGE plpgsql AS
-  $$ BEGIN CALL zk_wait_lock('a', session => true); RETURN 'b'; END $$;
+  $$ BEGIN CALL zk_wait_lock('refused', session => true); RETURN 'b'; END $$;
 CALL zk_wait_lock(as_argument(), session => true);
 \echo :LAST_ERROR_SQLSTATE
 BEGIN;
@@ -136,7 +136,7 @@ DECLARE
   row record;
 BEGIN
   FOR row IN SELECT n FROM stock LOOP
-    CALL zk_wait_lock('a');
+    CALL zk_wait_lock('refused');
   END LOOP;
 END $$;
 \echo :LAST_ERROR_SQLSTATE
@@ -144,27 +144,27 @@ DO $$
 DECLARE
   got text;
 BEGIN
-  FOR got IN EXECUTE 'CALL zk_wait_lock_any(''{a,b}'')' LOOP
+  FOR got IN EXECUTE 'CALL zk_wait_lock_any(''{refused,b}'')' LOOP
     RAISE NOTICE '%', got;
   END LOOP;
 END $$;
 \echo :LAST_ERROR_SQLSTATE
 DO $$
 BEGIN
-  CALL zk_wait_lock('a', session => true);
+  CALL zk_wait_lock('refused', session => true);
 EXCEPTION WHEN division_by_zero THEN
 END $$;
 \echo :LAST_ERROR_SQLSTATE
 ALTER PROCEDURE inner_one SECURITY DEFINER;
-CALL inner_one('a', '');
+CALL inner_one('refused', '');
 \echo :LAST_ERROR_SQLSTATE
 ALTER PROCEDURE inner_one SECURITY INVOKER SET work_mem = '1MB';
-CALL inner_one('a', '');
+CALL inner_one('refused', '');
 \echo :LAST_ERROR_SQLSTATE
 SELECT lo_create(42);
 BEGIN;
 SELECT lo_open(42, 262144);
-CALL zk_wait_lock('a');
+CALL zk_wait_lock('refused');
 ROLLBACK;
 SELECT lo_unlink(42);
 
@@ -172,17 +172,17 @@ SELECT lo_unlink(42);
 DO $$
 BEGIN
   BEGIN
-    CALL zk_wait_lock('a');
+    CALL zk_wait_lock('refused');
   EXCEPTION WHEN object_not_in_prerequisite_state THEN
     RAISE NOTICE '%: %', SQLERRM, (SELECT count(*) FROM stock);
   END;
   INSERT INTO stock VALUES (4);
-  CALL zk_wait_lock('a');
+  CALL zk_wait_lock('refused');
   RAISE NOTICE '%: %', held(), (SELECT count(*) FROM stock);
 END $$;
 
 -- nobody was made to queue
-SELECT held(), (SELECT count(*) FROM zk_queue('a')) AS queued;
+SELECT held(), (SELECT count(*) FROM zk_queue('refused')) AS queued;
 
 -- arguments
 CALL zk_wait_lock(NULL, session => true);

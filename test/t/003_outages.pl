@@ -408,7 +408,7 @@ sub no_zookeeper_waits
 	$waiter->quit;
 
 	$a->wait_for_log(
-		qr/of this one in "\/zklock\/%clusters": no node\n.*DETAIL:  The chroot of /);
+		qr/publish this server in "\/zklock\/%clusters": no node\n.*DETAIL:  The chroot of /);
 	sql_error($a, "SELECT zk_lock('x')", $missing, 'missing chroot');
 	sql_error($a, "SELECT zk_try_lock('x')", $missing, '... also for zk_try_lock');
 	$foreign->create('/some/where', makepath => 1);

@@ -5,8 +5,7 @@
 use strict;
 use warnings;
 
-use FindBin;
-use IPC::Run;
+use OddServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -155,29 +154,6 @@ sub token_is_denied
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 }
 
-# A server of odd_server.py, and where it listens.
-sub start_odd
-{
-	my ($manner) = @_;
-	my ($in, $port) = ('', '');
-	my $run = IPC::Run::start(
-		[ '/usr/bin/python3', "$FindBin::Bin/../lib/odd_server.py", $manner ],
-		'<', \$in, '>', \$port);
-
-	poll_until(sub { $run->pump_nb; $port =~ /\n/ }, 'the odd server to listen');
-	chomp $port;
-	return { run => $run, in => \$in, address => "127.0.0.1:$port" };
-}
-
-sub stop_odd
-{
-	my ($odd) = @_;
-
-	${ $odd->{in} } = undef;
-	$odd->{run}->finish;
-	return;
-}
-
 sub wait_server
 {
 	my ($address) = @_;
@@ -194,10 +170,10 @@ sub wait_server
 
 {
 	my $session = ZkSession->new($a);
-	my $odd = start_odd('unasked');
+	my $odd = OddServer->new('odd_server.py', 'unasked');
 
 	$session->run_ok('CREATE TEMP TABLE alive AS SELECT 1');
-	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '$odd->{address}'");
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '${\$odd->address}'");
 	$a->reload;
 	$a->wait_for_log(qr/FATAL:  the ZooKeeper client library failed an assertion/);
 	$session->run_ok('SELECT * FROM alive', 'other sessions live on');
@@ -212,26 +188,28 @@ sub wait_server
 
 	unlike(slurp_file($a->logfile), qr/terminating any other active server processes/,
 		'the server has not crashed');
-	stop_odd($odd);
+	$odd->stop;
 }
 
 #
-# A server that answers nothing but pings keeps no worker for long
+# A server that answers nothing but pings keeps no worker for long, and no call
 #
 
 {
-	my $odd = start_odd('mute');
+	my $odd = OddServer->new('odd_server.py', 'mute');
 	my $log = -s $a->logfile;
 
-	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '$odd->{address}'");
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '${\$odd->address}'");
 	$a->reload;
-	wait_server($odd->{address});
+	wait_server($odd->address);
+	is(sql($a, "SET statement_timeout = '1min'; SELECT zk_lock('mute')")->{sqlstate},
+		'57P03', 'a call gives up after the session timeout');
 	ok($a->wait_for_log(qr/LOG:  restarting the zklock worker, because ZooKeeper could not be reached/, $log),
 		'a server that answers pings only has not been reached');
 	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
 	$a->reload;
 	wait_server($servers);
-	stop_odd($odd);
+	$odd->stop;
 }
 
 #
@@ -243,13 +221,13 @@ for my $chroot ('', '/below')
 {
 	my $root = '/d' x 40;
 	my $session = ZkSession->new($a);
-	my $odd = start_odd('refuse');
+	my $odd = OddServer->new('odd_server.py', 'refuse');
 	my $log = -s $a->logfile;
 
-	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '$odd->{address}$chroot'");
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '${\$odd->address}$chroot'");
 	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.auth = 'odd:secret'");
 	$a->reload;
-	wait_server($odd->{address});
+	wait_server($odd->address);
 	$session->run_ok("BEGIN; SET LOCAL zklock.root = '$root'");
 	$session->send("SELECT zk_lock_all(array_agg('d' || i)) FROM generate_series(1, 200) i");
 	$a->wait_for_log(qr/ZooKeeper refused the credentials/, $log);
@@ -263,7 +241,7 @@ for my $chroot ('', '/below')
 	$session->quit;
 	unlike(slurp_file($a->logfile), qr/terminating any other active server processes/,
 		'the server has not crashed');
-	stop_odd($odd);
+	$odd->stop;
 }
 
 $a->stop('fast');

@@ -1,7 +1,6 @@
 
 # The patterns of doc/patterns.md: all SQL of the page is run, on three instances,
-# as the comments in the page tell, and the outcome of each pattern is checked.
-# And the queries of doc/operations.md, while there is something to be seen.
+# as the comments in the page say, and the outcome of each pattern is checked.
 
 use strict;
 use warnings;
@@ -98,8 +97,8 @@ $outcome{'Run a cron job on one instance only'} = sub {
 	my @reports = in_both('SELECT count(*) FROM reports');
 
 	is(sum(@reports), 1, 'one report was written');
-	is($a->safe_psql('postgres', 'SELECT instance FROM job_runs'),
-		$reports[0] ? 'a' : 'b', 'by the instance that is noted');
+	is($a->safe_psql('postgres', 'SELECT job, due, instance FROM job_runs'),
+		'nightly_report|2026-12-01|' . ($reports[0] ? 'a' : 'b'), 'by the instance that is noted');
 
 	# a run that fails is another instance's
 	my ($blocker, $first) = map { session("a.$_") } qw(blocker cron);
@@ -122,6 +121,16 @@ $outcome{'Run a cron job on one instance only'} = sub {
 $outcome{'Leader with fencing'} = sub {
 	my ($old, $new) = map { session($_) } qw(b.leader a.leader);
 	my $lock = 'leader:dispatch';
+
+	# the leader in a resigns, and the one that stands by in b takes over
+	my $token = $new->run_ok("SELECT zk_fencing_token('$lock')");
+	$new->run_ok("SELECT zk_unlock('$lock')");
+	is($old->result->{message}, undef, 'the session that stands by is the leader');
+	$old->run_ok("CALL dispatch('second, by b')");
+	is($new->run("INSERT INTO dispatches VALUES ($token, 'third, by a')")->{sqlstate},
+		'40001', 'a write with the token of the old leader is refused');
+	is(join("\n\n", in_both('SELECT what FROM dispatches ORDER BY token')),
+		join("\n\n", ("first, by a\nsecond, by b") x 2), 'both were dispatched, in this order');
 
 	# the leader in b loses its lock, and one in a takes over
 	end_session($b, $foreign);
@@ -147,6 +156,9 @@ $outcome{'Leader with fencing'} = sub {
 $outcome{'Migrate all shards once'} = sub {
 	is(join(' ', in_both('SELECT count(*) FROM migrations')),
 		'2 2', 'each shard was migrated once');
+	is(join(' ', in_both('SELECT price FROM prices')), '1250 1250', 'each price was multiplied once');
+	is(join(' ', in_both(q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'prices_price'::regclass})),
+		't t', 'each index is valid');
 
 	# readers exclude the migration, not each other
 	my @readers = map { session("$_.reader") } qw(a b);
@@ -167,9 +179,13 @@ $outcome{'Limit N workers over the fleet'} = sub {
 	is(scalar(@mails), 40, 'all mails were sent');
 	cmp_ok(most_at_once(@mails), '<=', 3, 'by three workers at a time at most');
 
-	# a.two, b.one and b.four have the permits
+	# three have the permits, a fourth gets one when one of them has finished
 	my $fourth = session('b.four');
-	$fourth->run_ok("BEGIN; SELECT zk_acquire('mailers', 3)");
+	session($_)->run_ok("BEGIN; SELECT zk_acquire('mailers', 3)") for qw(a.one a.two b.one);
+	is($fourth->run_ok("SELECT zk_try_acquire('mailers', 3)"), 'f', 'no permit is left');
+	session('a.one')->run_ok('COMMIT');
+	is($fourth->run_ok("BEGIN; SELECT zk_try_acquire('mailers', 3, timeout => '1 min')"),
+		't', 'a permit was given back');
 	is(session('a.three')->run("SELECT zk_acquire('mailers', 4)")->{sqlstate},
 		'55000', 'another number of permits is refused');
 	my $worker = waits('a.worker', 'CALL send_mails()',
@@ -186,8 +202,16 @@ $outcome{'Several units at a time'} = sub {
 	cmp_ok(most_at_once(@jobs), '<=', 4, 'four at a time at most');
 	is(join('', in_both('SELECT id FROM jobs, unnest(units) u GROUP BY id HAVING count(DISTINCT u) <> cardinality(units)')),
 		'', 'none had the same unit twice');
+	is(join(' ', in_both('SELECT cardinality(units), count(*) FROM jobs GROUP BY 1 ORDER BY 1')),
+		"2|12\n3|12 2|12\n3|12", 'as many as they needed');
 
-	# a.first has three, b.second and b.fourth have one each; b.third has failed
+	# a.first takes three of four, b.second the fourth, b.third gets none, and
+	# b.fourth one more when there are five
+	is(session('a.first')->run_ok("BEGIN; SELECT cardinality(take_units('license', 4, 3))"), 3, 'three of four');
+	is(session('b.second')->run_ok("BEGIN; SELECT cardinality(take_units('license', 4, 1))"), 1, 'the fourth');
+	is( session('b.third')->run("BEGIN; SET LOCAL lock_timeout = '100ms'; SELECT take_units('license', 4, 1)")->{sqlstate},
+		'55P03', 'not a fifth');
+	is(session('b.fourth')->run_ok("BEGIN; SELECT take_units('license', 5, 1)"), '{license/5}', 'which is there when there are five');
 	session('b.third')->run('ROLLBACK');
 	is(session('b.third')->run('SELECT count(*) FROM zk_locks WHERE pid = pg_backend_pid()')->{out},
 		0, 'who has failed has nothing');
@@ -222,6 +246,18 @@ $outcome{'Several units at a time'} = sub {
 $outcome{'Shards, each worked on by one'} = sub {
 	my (%work, %holder);
 
+	# all shards are taken; a fifth worker stands by, and has that of one that dies
+	my $standby = session('b.standby');
+	is(session('c.two')->run_ok('SELECT zk_try_lock_any(shards()) IS NULL'), 't', 'no shard is free');
+	$standby->send('CALL zk_wait_lock_any(shards(), session => true)');
+	$standby->wait_waiting(2);
+	is( $a->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM zk_locks'
+			  . ' WHERE name = ANY (shards()) AND granted ORDER BY state_change LIMIT 1'),
+		't', 'a worker dies');
+	is($standby->result->{message}, undef, 'the fifth worker has waited');
+	is($standby->run_ok('SELECT count(*) FROM zk_locks WHERE pid = pg_backend_pid() AND granted'),
+		1, 'and has a shard');
+
 	for my $node (values %cluster)
 	{
 		for (split /\n/, $node->safe_psql('postgres',
@@ -251,8 +287,8 @@ $outcome{'Shards, each worked on by one'} = sub {
 };
 
 $outcome{'A budget in random shares'} = sub {
-	is($a->safe_psql('postgres', 'SELECT count(DISTINCT client) FROM shares_given'),
-		32, 'all shares were given out');
+	is(join(' ', map { $_->safe_psql('postgres', 'SELECT count(DISTINCT client), count(*), sum(units) FROM shares_given') } @cluster{qw(a b c)}),
+		join(' ', ('32|32|10000') x 3), 'all shares were given out, and all units');
 
 	# a client that asks again, behind a holder of another instance
 	$a->safe_psql('postgres', "INSERT INTO envelopes VALUES ('small', 3, 2)");
@@ -261,56 +297,63 @@ $outcome{'A budget in random shares'} = sub {
 	is($again->{out}, '', 'who has waited sees that the client has had its share');
 };
 
-# 073_red_envelope.pl has the lock.
-$outcome{'The same budget with a lock that expires'} = sub {
-	is($a->safe_psql('postgres', "SELECT count(*) FROM shares_given WHERE envelope = 'old year'"),
-		3, 'three shares of an envelope of two');
-};
-
+# Claims: also the edit lock, and work outside of the database.
 $outcome{'A job of many transactions behind a pooler'} = sub {
+	my ($job, $other) = map { session($_) } qw(a.anna b.job);
+	my $claim = sub {
+		my ($session, $name, $ttl) = @_;
+		return $session->run_ok("SELECT zk_try_claim('$name', '$ttl', '60 s')");
+	};
+
 	is($a->safe_psql('postgres', 'SELECT done FROM imports'), 1017, 'what was done is counted');
 	is($a->safe_psql('postgres', 'SELECT count(*) FROM zk_claims'), 0, 'the claim has ended');
 
-	# another one takes over
-	is(session('b.job')->run_ok("SELECT zk_claim('import:orders.csv', '1 s', '60 s') IS NOT NULL"),
+	# while one has it, no other one begins the same; when it dies, another takes over
+	like($claim->($job, 'import:orders.csv', '2 s'), qr/./, 'a job has the claim');
+	is($other->run_ok("SELECT zk_try_claim('import:orders.csv', ttl => '30 s') IS NULL"),
+		't', 'no other job begins');
+	is($other->run_ok("SELECT zk_claim('import:orders.csv', '1 s', '60 s') IS NOT NULL"),
 		't', 'the next job gets the lock');
-};
 
-$outcome{'Edit lock of a web application'} = sub {
+	# an edit lock
+	$job->run_ok("CREATE TABLE documents (id integer PRIMARY KEY, body text); INSERT INTO documents VALUES (7, 'draft')");
+	my $token = $claim->($job, 'edit:document/7', '15 min');
+	is(session('a.ben')->run_ok("SELECT zk_try_claim('edit:document/7', ttl => '15 min') IS NULL"),
+		't', 'somebody else edits it');
+	is($job->run_ok("SELECT zk_renew_claim('$token')"), 't', 'the page has it renewed');
+	$job->run_ok(
+		"BEGIN; SELECT zk_use_claim('$token'); UPDATE documents SET body = 'final' WHERE id = 7;"
+		  . " SELECT zk_end_claim('$token'); COMMIT");
+	is($job->run("SELECT zk_use_claim('$token')")->{sqlstate}, '40001', 'saved too late');
 	is($a->safe_psql('postgres', 'SELECT body FROM documents'), 'final', 'the document was saved');
-	is(session('a.ben')->run_ok("SELECT zk_claim('edit:document/7', '15 min', '60 s') IS NOT NULL"),
-		't', 'somebody else may edit it now');
+	like($claim->(session('a.ben'), 'edit:document/7', '15 min'), qr/./, 'somebody else may edit it now');
 	is($a->safe_psql('postgres', "SELECT zk_cancel_holders('edit:document/7')"),
 		1, 'an administrator takes it away');
 	is($a->safe_psql('postgres', "SELECT zk_try_lock('edit:document/7', '60 s')"),
 		't', 'and it is free');
-};
 
-$outcome{'Lock for work outside of the database'} = sub {
-	is($a->safe_psql('postgres', 'SELECT page FROM printer ORDER BY fencing_token'),
-		"first, by a\nsecond, by b", 'nobody has printed too late');
-};
-
-$outcome{'Stored procedure with COMMIT in a loop'} = sub {
-	my @purges = in_both('SELECT extract(epoch FROM began), extract(epoch FROM ended)'
-		  . ' FROM purges');
-	@purges = map { split /\n/ } @purges;
-
-	is(scalar(@purges), 12, 'all batches');
-	is(most_at_once(@purges), 1, 'were of one instance at a time');
-
-	# a batch, or all of them, wait for who has the lock, in either instance
-	my $holder = session('a.holder');
-	for my $call ([ "purge('1 hour')", 'transaction' ],
-		[ "purge_alone('1 hour')", 'session' ])
+	# work outside of the database: a table stands for the device
+	$a->safe_psql('postgres', q{
+		CREATE TABLE printer (page text, fencing_token bigint);
+		CREATE FUNCTION refuse_late() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+		BEGIN
+			IF NEW.fencing_token < (SELECT max(fencing_token) FROM printer) THEN
+				RAISE EXCEPTION 'somebody else uses the printer';
+			END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER refuse_late BEFORE INSERT ON printer FOR EACH ROW EXECUTE FUNCTION refuse_late()});
+	$b->safe_psql('postgres', 'IMPORT FOREIGN SCHEMA public LIMIT TO (printer) FROM SERVER cluster_a INTO public');
+	my %fencing_token;
+	for my $session ($job, $other)
 	{
-		$holder->run_ok("BEGIN; SELECT zk_lock('purge')");
-		my $purger = waits('b.purger', "CALL $call->[0]", 'purge', 'exclusive', $call->[1]);
-		$holder->run_ok('COMMIT');
-		is($purger->result->{message}, undef, "$call->[0] has waited");
-		is(sql($a, "SELECT zk_try_lock('purge', '1 min')")->{out},
-			't', 'and leaves the lock to others');
+		$session->run_ok("BEGIN; SELECT zk_claim('printer', ttl => '2 s', timeout => '1 min')");
+		$fencing_token{$session} = $session->run_ok("SELECT zk_fencing_token('printer')");
+		$session->run_ok("COMMIT; INSERT INTO printer VALUES ('in time', $fencing_token{$session})");
 	}
+	is($job->run("INSERT INTO printer VALUES ('too late', $fencing_token{$job})")->{sqlstate},
+		'P0001', 'the device refuses a job whose claim has ended');
+	is($a->safe_psql('postgres', 'SELECT count(*) FROM printer'), 2, 'nobody has printed too late');
 };
 
 #
@@ -343,37 +386,6 @@ for (@sections)
 	$page->run_block($_, $title) for grep { $_->{kind} eq 'sql' } @$blocks;
 	$outcome{$title}->();
 	$page->end_section;
-}
-
-#
-# At three in the morning: a holds a lock, and b waits for it
-#
-
-{
-	my @queries = map { $_->{text} } grep { $_->{run} !~ /^no\b/ }
-	  DocPage->new("$doc/operations.md", \%cluster, run => 'a')->blocks('sql');
-	my $holder = holder($a, 'stock/17');
-	my $waiter = waiter($b, 'stock/17', 2);
-	my %found;
-
-	cmp_ok(scalar(@queries), '>', 5, 'operations.md has queries');
-	for my $name (qw(b a))
-	{
-		for my $query (@queries)
-		{
-			my $result = sql($cluster{$name}, $query);
-
-			is($result->{message}, undef, "$name: $query");
-			$found{$name} .= "$result->{out}\n";
-		}
-	}
-	like($found{b}, qr/^\d+\|.*stock\/17\|exclusive\|.*cluster=a\b/m,
-		'b tells that it waits for a');
-	like($found{a}, qr/^stock\/17\|\d+\|idle in transaction\|/m,
-		'a tells what the holder is doing');
-	like($found{a}, qr/^\d+\|\w+\|idle in transaction\|.*\n1$/m, 'the holder is terminated');
-	is($waiter->result->{message}, undef, 'and the waiter has the lock');
-	$_->quit for ($holder, $waiter);
 }
 
 poll_until(sub { !all_contenders($zk) }, 'the last contender to go');

@@ -199,6 +199,26 @@ for my $case (
 	is_free('w', "$mode: $statement");
 }
 
+# ... and with the messages of the extended protocol, as one transaction
+{
+	my $client = ZkWire->new($bouncer, 'transaction');
+
+	$at_b->run("BEGIN; SELECT zk_lock('w')");
+	$client->send_with(['BEGIN'], [ 'CALL zk_wait_lock($1)', 'w' ], ['COMMIT']);
+	poll_until(
+		sub {
+			return $at_a->run('SELECT backend_xmin IS NULL FROM zk_locks JOIN pg_stat_activity s USING (pid)'
+				  . " WHERE name = 'w' AND NOT granted AND wait_event_type = 'Extension'")->{out} eq 't';
+		},
+		'the client to wait without a snapshot');
+	$at_b->run('COMMIT');
+	ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, $client) or die 'no answer';
+	is($client->result->{message}, undef, 'transaction, extended protocol: and then the lock');
+	$client->vanish;
+	$bouncer->wait_clients('transaction', 0);
+	is_free('w', 'transaction, extended protocol');
+}
+
 # The next transaction is served by another server connection
 {
 	my $client = client('transaction');
@@ -466,7 +486,7 @@ $bouncer->admin("SET server_reset_query = 'DISCARD ALL'");
 	$bouncer->wait_clients('transaction', 0);
 }
 
-# If it is lost, whoever comes to the server connection cannot commit.  In
+# If it is lost, the next client of the server connection cannot commit.  In
 # session mode its client does, and DISCARD ALL acknowledges it.
 {
 	my ($client, $alone) = map { client($_) } qw(transaction session);

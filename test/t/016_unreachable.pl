@@ -31,6 +31,19 @@ for my $round (1 .. 2)
 	is(sql($two, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', '... and it locks');
 }
 
+# Without an answer nobody knows whether a claim goes on.
+my $token = value($one, "SELECT zk_claim('claimed', '1 h')");
+
+$zk->stop;
+poll_until(sub { (sql($one, "SELECT zk_renew_claim('$token')")->{sqlstate} // '') eq '57P03' },
+	'the lease to run out');
+sql_error($one, "SELECT zk_renew_claim('$token')",
+	{ sqlstate => '57P03', message => 'could not renew the claim', detail => qr/./ });
+$zk->start;
+ok(wait_connected($one), 'a claim: connected again');
+is(value($one, "SELECT zk_renew_claim('$token')"), 't', '... and it is renewed');
+is(value($one, "SELECT zk_end_claim('$token')"), 't', '... and ended');
+
 # A server whose data were wiped refuses clients that have seen more than it
 # has.
 my $holder = holder($one, 'wiped');

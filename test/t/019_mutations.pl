@@ -17,6 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Timeline;
 use ZkWire;
+use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 
@@ -31,7 +32,7 @@ sub history
 {
 	%history = (
 		start => 0, end => 100, faults_end => 90, timeout => 4, instances => [ 'a', 'b' ],
-		holds => [], sections => [], faults => [],
+		holds => [], sections => [], faults => [], acts => [], late => [],
 		rows => { warehouse => [], a => [], b => [] },
 		counters => { warehouse => {}, a => {}, b => {} });
 	return;
@@ -380,6 +381,30 @@ sub canceled
 	return;
 }
 
+# A shutdown ends the connection of a COMMIT that has passed the check, and the
+# other side commits later than the next holder reads.
+sub terminated
+{
+	my ($lock, $state, $token) = @_;
+	history();
+	section('a1', $lock, 1, 2, 0, outcome => 'unknown', sqlstate => $state, there => ['warehouse'],
+		token => $token ? { $lock => 10 } : {}, hold => { result => 'died', sqlstate => $state });
+	section('b1', $lock, 3, 4, 0, token => $token ? { $lock => 11 } : {});
+	push @{ $history{faults} },
+	  { kind => 'restart-fast', begin => 1.5, end => 2.5, ends => 1, instances => ['a'] };
+	return;
+}
+
+terminated('w', '57P01');
+finds('', 'a termination, while the other side commits');
+is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: it is a hole');
+$history{faults}[0]{instances} = ['b'];
+finds('connection lost, counter, same number', 'a termination elsewhere');
+terminated('w', '57P02');
+finds('counter, same number', 'a crash, whose lock lasts until the next start');
+terminated('f', '57P01', 1);
+finds('counter, same number', 'a termination under a fence');
+
 canceled('w', 7, 1);
 finds('', 'a cancel, while the other side commits');
 is(Checker::check(\%history)->{half}, 1, 'checker: it is counted');
@@ -470,6 +495,130 @@ finds('counter, overlap, same number', 'nor once the instance has heard of it');
 paused('f');
 finds('counter, same number', 'with a fence it is a violation');
 
+# A claim of w in a, made from 1 to 2, with a ttl of 4 s; sections of it, each
+# with when it was begun and committed.
+sub claim
+{
+	my ($left, @sections) = @_;
+	my $n = 0;
+
+	history();
+	push @{ $history{holds} },
+	  {
+		hold => 'a', instance => 'a', client => 'claim a', pid => 1, locks => ['w'], mode => 'exclusive',
+		scope => 'claim', call => 'claim', ttl => 4, asked => 1, entered => 1, left => $left, result => 'got'
+	  };
+	for my $s ([ 1, 2 ], @sections)
+	{
+		my ($entered, $commit, %hold) = @$s;
+
+		section("a$n", 'w', $entered, $commit, $n, %{ delete $hold{section} // {} },
+			hold => { claim => 'a', call => 'zk_use_claim', %hold });
+		$n++;
+	}
+	return;
+}
+
+# What is done with it by itself, and the answer, within 0.1 s.
+sub act
+{
+	my ($what, $asked, $result, %more) = @_;
+
+	push @{ $history{acts} },
+	  {
+		claim => 'a', what => $what, asked => $asked, answered => $asked + 0.1, result => $result,
+		($what eq 'renew' ? (ttl => 4, least => 4) : ()), %more
+	  };
+	return;
+}
+
+claim(6.1, [ 3, 3.5 ], [ 5, 5.9 ]);
+finds('', 'a claim, and transactions that use it');
+section('b1', 'w', 6.2, 7, 3);
+finds('', 'then another owner');
+claim(6.1, [ 3, 3.5 ], [ 5, 5.9 ]);
+section('b1', 'w', 3.6, 4.9, 3);
+finds('overlap', 'another owner between two transactions that use it');
+claim(6.1, [ 3, 3.5 ]);
+section('b1', 'w', 3.6, 4.9, 2);
+finds('', 'but after the last one it may have ended');
+claim(6.1, [ 3, 3.5, section => { n => { w => 0 } } ]);
+$history{rows}{$_}[-1]{n} = 1 for qw(warehouse a);
+$history{counters}{warehouse}{w} = 1;
+finds('counter, same number', 'two transactions that use it at once');
+claim(9, [ 6.2, 6.5 ]);
+finds('claim used after its end', 'one that is used when its ttl is over');
+claim(10.3, [ 6.2, 6.5 ]);
+act(renew => 5.2, 't');
+finds('', 'but not if it was renewed');
+act(renew => 9.4, 't');
+finds('claim used after its end', 'and that is over, too');
+claim(10.3, [ 7.5, 8 ]);
+act(renew => 5.2, 't', ttl => 2, least => 2);
+finds('claim used after its end', 'a ttl that a renewal has made shorter');
+claim(10.3, [ 7.5, 8 ]);
+act(renew => 5.2, undef);
+finds('', 'a renewal without an answer');
+claim(10.3, [ 9.5, 10 ]);
+act(renew => 5.2, undef);
+finds('claim used after its end', 'which lasts for a ttl, too');
+claim(10, [ 6.2, 6.5 ]);
+act(renew => 5.2, undef, sqlstate => '57P03');
+finds('claim used after its end', 'and not at all if it was refused');
+claim(5, [ 4, 4.5 ]);
+act(end => 3, 't');
+finds('claim used after its end', 'one that was ended');
+claim(5, [ 3, 3.5 ], [ 4, 4.5 ]);
+act(end => 3.2, 't', in => 'a1.1');
+finds('claim used after its end', 'or at the end of a transaction');
+claim(5, [ 3, 3.5, section => { outcome => 'rolled back', there => [] } ],
+	[ 4, 4.5, section => { n => { w => 1 } } ]);
+$history{rows}{$_}[-1]{n} = 2 for qw(warehouse a);
+$history{counters}{warehouse}{w} = 2;
+act(end => 3.2, 't', in => 'a1.1');
+finds('', 'which was rolled back');
+claim(5);
+act(renew => 3, 'f');
+finds('claim ended early', 'one that ends ahead of its ttl');
+push @{ $history{faults} }, { kind => 'kill-session', begin => 2.5, end => 2.6, instances => ['a'] };
+finds('', 'since its session has ended');
+$history{faults}[0]{instances} = ['b'];
+finds('claim ended early', 'but not by a fault elsewhere');
+claim(5, [ 3, 3.1, entered => undef, waited => 3.1, result => 'failed', sqlstate => '40001',
+		message => 'the claim has ended', section => { outcome => 'failed' } ]);
+finds('claim ended early', 'a transaction that cannot use it');
+claim(5);
+act(renew => 5.8, 'f');
+finds('claim ended early', 'a moment ahead of it');
+claim(6.1);
+act(renew => 6.01, 'f');
+finds('', 'at the end of it');
+claim(6.1);
+act(renew => 3, undef, sqlstate => '55000', message => 'of another instance');
+finds('unexpected error', 'a token that its instance does not know');
+push @{ $history{faults} },
+  { kind => 'restart-fast', begin => 2.5, end => 3, ends => 1, instances => ['a'] };
+finds('', 'since that was started again');
+
+# ... and who is told of it beyond that
+sub late
+{
+	history();
+	push @{ $history{late} }, { name => 'w', instance => 'a', asked => 10, answered => 10.1, seconds => @_ };
+	return;
+}
+
+late(1.1);
+finds('claim stranded', 'a claim that is kept beyond its end');
+late(0.9);
+finds('', 'for a moment');
+is(Checker::check(\%history)->{late}, 0.9, 'checker: for how long');
+late(5);
+push @{ $history{faults} }, { kind => 'stop-worker', begin => 1, end => 4, instances => ['a'] };
+finds('', 'while the worker stands still');
+$history{faults}[0]{end} = 1;
+finds('claim stranded', 'but not later');
+
 #
 # What clients write down of their calls is what they have sent
 #
@@ -482,7 +631,7 @@ package Unrecorded
 	sub _record
 	{
 		my ($self, $what) = @_;
-		push @{ $self->{records} }, $what if $what->{t} eq 'hold';
+		push @{ $self->{records} }, $what if $what->{t} eq 'hold' || $what->{t} eq 'act';
 		return;
 	}
 }
@@ -495,8 +644,14 @@ package Unconnected
 		my ($self, $sql) = @_;
 		my $sections = () = $sql =~ /chaos_(?:look|peek|section)/g;
 
-		push @{ $self->{sent} }, $sql =~ /(zk_(?:try_)?(?:lock|acquire)(?:_all)?\('.*?\))/g;
-		$self->{result} = { status => 'T', out => $sections ? join('|', ('0:') x $sections) : 't' };
+		push @{ $self->{sent} }, $sql =~ /(zk_(?:try_)?(?:lock|acquire|claim)(?:_all)?\('.*?\))/g;
+		push @{ $self->{done} }, $sql =~ /(zk_(?:renew|use|end)_claim\('.*?\))/g;
+		$self->{result} = {
+			status => 'T',
+			out => $sections ? join('|', ('0:') x $sections)
+			: $sql =~ /zk_(?:try_)?claim\('(.*?)'/ ? "$1 " . @{ $self->{sent} }
+			: 't'
+		};
 		return;
 	}
 
@@ -507,20 +662,23 @@ package Unconnected
 }
 
 my %options = (
-	name => 'a', seed => 1, locks => { w1 => 1, wm1 => 1, l1 => 1, s1 => 1 }, permits => { s1 => 2 },
+	name => 'a', seed => 1, locks => { w1 => 1, wm1 => 1, l1 => 1, s1 => 1, wc1 => 1, fc1 => 1 },
+	permits => { s1 => 2 }, claims => 0.4,
 	beside => [ map { "d$_" } (1 .. 6) ], besides => 0.25, shared => 0.3,
 	long => 0, medium => 0.3, medium_lasts => [ 0.1, 0.2 ], slow => 0);
 my $clients = bless { %options, records => [], total => 0 }, 'Unrecorded';
 my $client = { number => 1, k => 0, wake => 0 };
-my @sent;
+my (@sent, @done);
 
 until ($client->{k} == 500 && !$client->{plan})
 {
-	$client->{wire} //= bless { sent => \@sent }, 'Unconnected';
+	$client->{wire} //= bless { sent => \@sent, done => \@done }, 'Unconnected';
 	$clients->_step($client, Clients::now());
 	$clients->_answer($client, Clients::now()) if delete $client->{busy};
 }
-my @written = sort { $a->{asked} <=> $b->{asked} } @{ $clients->{records} };
+$clients->_end_claim($client);
+my @all = sort { $a->{asked} <=> $b->{asked} } @{ $clients->{records} };
+my @written = grep { $_->{t} eq 'hold' && $_->{call} !~ /^(?:claim|zk_use_claim)$/ } @all;
 my @told = map {
 	my ($call, $locks) = /^(\w+)\('\{?(.*?)\}?'/;
 	join(' ', $call, $locks, $call =~ /acquire/ ? 'permit' : /shared => true/ ? 'shared' : 'exclusive')
@@ -529,6 +687,21 @@ my @told = map {
 is_deeply([ map { join(' ', $_->{call}, join(',', @{ $_->{locks} }), $_->{mode}) } @written ],
 	\@told, 'clients write down which calls they have sent');
 cmp_ok(scalar(grep { $_->{hold} =~ /second/ } @written), '>', 20, 'of each kind');
+
+my %claim = map { $_->{hold} => $_ } grep { $_->{call} eq 'claim' } @all;
+my %wrote = map {
+	my $what = $_;
+	($what => [ grep { ($_->{what} // '') eq $what || $_->{call} && $_->{call} eq "zk_${what}_claim" } @all ])
+} qw(renew use end);
+
+for my $what (qw(renew use end))
+{
+	my @of = map { /^zk_${what}_claim\('(\S+) / ? $1 : () } @done;
+
+	is_deeply([ map { $claim{ $_->{claim} }{locks}[0] } @{ $wrote{$what} } ],
+		\@of, "and what they do with claims: $what");
+	cmp_ok(scalar @of, '>', 20, "often: $what");
+}
 
 #
 # The same seed, the same faults
@@ -572,8 +745,14 @@ sub run
 	return ($history, Checker::check($history));
 }
 
-for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns release_before_commit
-	gap_owns collected_owns reconnected_owns))
+# The simulator finds all of them in seconds (094_simulator.pl); one shows that the
+# checker does so in what real servers have done.
+my $all = soak(0, 1);
+
+for my $mutation ($all
+	? qw(commit_check_off recovered_create_owns requeued_owns release_before_commit
+	gap_owns collected_owns reconnected_owns claim_users_forgotten)
+	: 'commit_check_off')
 {
 	my $begin = time;
 	my ($history, $verdict) = run(
@@ -588,6 +767,7 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 }
 
 # A writer beside readers: they write nothing down, so no end is known ahead.
+if ($all)
 {
 	my $begin = time;
 	my ($history, $verdict) =
@@ -599,6 +779,22 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 		scalar @{ $history->{sections} }, $beside ? $beside->{text} : '');
 }
 
+# A claim that its client goes on using.
+if ($all)
+{
+	my $begin = time;
+	my ($history, $verdict) = run(Chaos::showing('claim_ends_late'), mutation => 'claim_ends_late');
+	my %found = map { $_->{kind} => $_->{text} } @{ $verdict->{violations} };
+
+	for my $kind ('claim used after its end', 'claim stranded')
+	{
+		ok($found{$kind}, "claim_ends_late is found: $kind") or diag(explain($verdict->{violations}));
+	}
+	note sprintf('claim_ends_late: %d s in all, %d sections: %s', time - $begin,
+		scalar @{ $history->{sections} }, join('; ', map { "$_: $found{$_}" } sort keys %found));
+}
+
+if ($all)
 {
 	my $begin = time;
 	my %wire = map { ($_ => ZkWire->new($chaos->{node}{$_})) } ('a', 'b');
@@ -627,7 +823,7 @@ for my $mutation (qw(commit_check_off recovered_create_owns requeued_owns releas
 
 # all of that together, but on sound locks
 my ($history, $verdict) = run(
-	locks => { map { ("w$_" => 1) } (1 .. 16) },
+	locks => { (map { ("w$_" => 1) } (1 .. 12)), map { ("wc$_" => 1) } (1 .. 4) },
 	faults => [ 'freeze-links-long', 'kill-session', 'reset-links' ], gap => [ 0.1, 0.3 ],
 	slow => 0.3, duration => 6);
 is_deeply([ map { "$_->{kind}: $_->{text}" } @{ $verdict->{violations} } ],

@@ -1,7 +1,7 @@
 
 # The counter of a lock directory comes to its end: 2147483647 is given again
 # and again, so that nobody knows who is first.  Before that, from 2000000000 on,
-# nobody owns the lock until the directory has begun anew.
+# nobody owns the lock until the directory has started over.
 
 use strict;
 use warnings;
@@ -76,9 +76,9 @@ SELECT critical_section(:part);
 COMMIT;
 });
 
-my $renewed = qr/the queue of "\S+" has begun anew/;
+my $renewed = qr/the queue of "\S+" has started over/;
 
-# How often has a directory begun anew?
+# How often has a directory started over?
 sub renewals
 {
 	my $n = 0;
@@ -165,7 +165,7 @@ while (running(@benches))
 
 	next unless $zk->set_counter(lock_dir('mutex'), ($crossed % 2 ? $late : $last) - 6);
 	poll_until(sub { renewals() > $before || !running(@benches) },
-		'the directory to begin anew');
+		'the directory to start over');
 	poll_until(sub { notes(1) > $done + 10 || !running(@benches) }, 'sections');
 	$crossed++ if renewals() > $before;
 }
@@ -201,7 +201,7 @@ sql_error(
 next_worker($b);
 $foreign->unlock($third);
 end_sections(2, @benches);
-cmp_ok(renewals(), '>', $before, 'part 2: the directory has begun anew');
+cmp_ok(renewals(), '>', $before, 'part 2: the directory has started over');
 my $holder = holder($a, 'mutex');
 cmp_ok(number_of(wait_contenders($zk, 'mutex', 1)), '<', $late, 'part 2: numbers are small again');
 $holder->run('COMMIT');
@@ -250,7 +250,7 @@ sub crossing
 	my @waiters = map { waiter($_ % 2 ? $b : $a, undef, 2, $queries[$_]) } (0 .. $#queries);
 	$foreign->unlock($node);
 	is($_->result->{message}, undef, "part 4, $what: granted") for @waiters;
-	cmp_ok(renewals(), '>', $renewals, "part 4, $what: the directory has begun anew");
+	cmp_ok(renewals(), '>', $renewals, "part 4, $what: the directory has started over");
 	return @waiters;
 }
 

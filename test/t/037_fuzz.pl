@@ -110,7 +110,7 @@ $told = '';
 $fuzz->finish;
 my %counts = $told =~ /^(.+): (\d+)$/mg;
 note($told);
-cmp_ok($counts{answers} // 0, '>', 1000, 'thousands of answers');
+cmp_ok($counts{answers} // 0, '>=', 1000, 'a thousand answers');
 
 $witness->run_ok('SELECT * FROM alive', 'other sessions live on');
 my $log = slurp_file($a->logfile);

@@ -6,6 +6,8 @@
 # Alternative expected outputs differ in PostgreSQL's own words only.
 # The library exports what PostgreSQL loads by name, and what stands in for
 # functions of the ZooKeeper client library, and nothing else.
+# Objects that were compiled for another PostgreSQL are removed ahead of a build,
+# also if its version is the same.
 
 use strict;
 use warnings;
@@ -112,5 +114,34 @@ local $ENV{PGPORT} = $a->port;
 my @passed = run_make('installcheck') =~ /All (\d+) tests passed/g;
 my @tests = map { scalar @{[ glob("$top/test/$_") ]} } qw(sql/*.sql isolation/specs/*.spec);
 is("@passed", "@tests", 'all tests of both kinds pass, from the build directory');
+
+#
+# Objects of another PostgreSQL
+#
+
+# A pg_config that tells of more flags
+append_to_file("$repository/pg_config", <<"EOC");
+#!/bin/sh
+$pg_config "\$@" | sed "s/^CFLAGS = /&\$MORE_FLAGS /"
+EOC
+chmod 0755, "$repository/pg_config";
+
+sub clean_other
+{
+	my ($flags) = @_;
+
+	system("MORE_FLAGS=$flags PG_CONFIG=$repository/pg_config bash -c"
+		  . " 'set -eu; . $repository/test/lib/env.sh; zk_clean_other'") == 0
+	  or die "could not clean\n";
+	return;
+}
+
+my $object = "$repository/src/zklock.o";
+clean_other('-Og');
+append_to_file($object, 'compiled');
+clean_other('-Og');
+ok(-e $object, 'an object that was compiled with the same flags stays');
+clean_other('-O2');
+ok(!-e $object, 'one that was compiled with other flags goes');
 
 done_testing();

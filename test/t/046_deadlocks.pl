@@ -22,9 +22,11 @@ my $servers = $zk->connstr_through($proxy, 'a');
 $proxy->count('a-0');
 
 # PostgreSQL::Test::Cluster sets cluster_name, too.
-# log_lock_waits, which is on by default from PostgreSQL 19 on, has the queue read.
-my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers, 'log_lock_waits' => 'off');
-my $b = zk_cluster('shop_b', $zk);
+# log_lock_waits, which is on by default from PostgreSQL 19 on, has the queue read,
+# and the owner of a lock that is retained by habit watches it.
+my %settings = ('log_lock_waits' => 'off', 'zklock.retain_time' => 0);
+my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers, %settings);
+my $b = zk_cluster('shop_b', $zk, %settings);
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
 
 # The room where instances confirm deadlocks becomes empty.

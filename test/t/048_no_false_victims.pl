@@ -191,6 +191,15 @@ sub reader
 explains(reader(), 'nothing', 'readers do not wait for each other');
 explains(reader('x'), 'a1 b1', 'but behind a writer they do');
 explains(reader('s'), 'nothing', 'and not behind a reader');
+{
+	my $victim = reader('x');
+
+	$records[-2]{left} = 1.5;
+	explains($victim, 'nothing', 'nor behind a writer that has given up');
+	$victim = reader('x');
+	@{ $records[-2] }{qw(left queued)} = (1.5, 8);
+	explains($victim, 'a1 b1', 'unless its contender is still in the queue');
+}
 
 # who calls for several
 half();
@@ -696,10 +705,28 @@ sub order_victims
 }
 
 # What is to be said of the victims of a part.
+# Calls that failed while their instance had no worker: only the next one deletes
+# their contenders.
+sub note_contenders_left
+{
+	for my $r (grep { defined $_->{left} && !defined $_->{entered} } @{ $run{records} })
+	{
+		my ($outage) = grep {
+			$_->{instance} eq $r->{instance}
+			  && $_->{from} < $r->{left} + 1
+			  && $_->{to} > $r->{left}
+		} @{ $run{outages} };
+
+		$r->{queued} = $outage->{to} + 1 if $outage;
+	}
+	return;
+}
+
 sub judge
 {
 	my %found = map { ($_ => []) } qw(victims false vain lasted unknown);
 	$found{other} = order_victims();
+	note_contenders_left();
 	my $cycles = Cycles->new($run{records});
 
 	for my $r (grep { ($_->{sqlstate} // '') eq '40P01' && $_->{detail} =~ /in ZooKeeper/ }

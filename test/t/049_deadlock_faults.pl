@@ -114,31 +114,6 @@ for my $fault (
 	}
 }
 
-# Again and again, at any moment of the search.
-for my $i (1 .. 6)
-{
-	my $s = ZkScene->new($zk, "a worker at any moment, $i", one => $node{a}, two => $node{b});
-
-	$s->does(one => lock("v$i"));
-	$s->does(two => lock("w$i"));
-	$s->waits(one => lock("w$i"), queue => { "w$i" => 2 });
-	$s->closes(two => lock("v$i"));
-
-	# from when somebody has published to the end of the search, by chance
-	poll_until(
-		sub {
-			$s->wire('one')->busy && ZkWire::wait_any(0, grep { $_->busy } map { $s->wire($_) } qw(one two));
-			return !$s->wire('one')->busy
-			  || !$s->wire('two')->busy
-			  || grep { owner_waits($zk, "$_$i") } qw(v w);
-		},
-		'somebody to publish') if ZkScene::checks();
-	select(undef, undef, undef, rand 0.02);
-	new_worker($i % 2 ? 'a' : 'b')->();
-	$s->closed;
-	$s->ends(first => 'two');
-}
-
 #
 # What was published is taken back
 #

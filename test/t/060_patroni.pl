@@ -2,7 +2,7 @@
 # Under Patroni, which keeps its own state in the same ZooKeeper, and zklock's
 # below a chroot: a switchover with locks held.  Those of the old primary end with
 # its sessions, and the new one takes them.  The configuration is that of
-# doc/company.md.
+# doc/patroni-pgbouncer-replication.md.
 
 use strict;
 use warnings;
@@ -30,7 +30,7 @@ my @all;
 sub configuration
 {
 	my ($self, $zk) = @_;
-	my $page = slurp_file(($ENV{TESTDIR} // '.') . '/doc/company.md');
+	my $page = slurp_file(($ENV{TESTDIR} // '.') . '/doc/patroni-pgbouncer-replication.md');
 	my ($yaml) = $page =~ /^```yaml\n(.*?)^```$/ms or die 'the page has no configuration';
 	my $port = $self->port;
 	my $user = getpwuid($<);

@@ -10,13 +10,13 @@
 # Not run are commands that install something or restart a service, which are
 # indented and not fenced, and what is marked "run: no", with the reason.
 #
-# And the pictures: each is there, can be read, and is in a page.
+# And the links, and the pictures: each is there, can be read, and is in a page.
 
 use strict;
 use warnings;
 
 use DocPage;
-use File::Basename qw(basename);
+use File::Basename qw(basename dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -54,35 +54,43 @@ my @pages = (
 	[ 'doc/from-zookeeper-clients.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/from-redis.md' => '' ],
 	[ 'doc/guarantees.md' => 'CREATE EXTENSION zklock' ],
-	[ 'doc/deadlocks.md' => 'CREATE EXTENSION zklock' ],
-	[ 'doc/performance.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/from-advisory-locks.md' => '' ],
 	# its triggers are of tables that are not its subject; it creates the
 	# extension in a schema of its own
-	[ 'doc/company.md' => q{
+	[ 'doc/patroni-pgbouncer-replication.md' => q{
 		CREATE TABLE stock (item text, quantity integer);
 		CREATE TABLE sales (item text, quantity integer)} ],
 	# its examples are of one call each, on tables that are not its subject
-	[ 'doc/reference.md' => q{
+	[ 'doc/functions.md' => q{
 		CREATE EXTENSION zklock;
 		CREATE TABLE stock (item integer, quantity integer);
 		CREATE TABLE payouts (item integer, amount numeric)} ],
+	[ 'doc/views.md' => 'CREATE EXTENSION zklock' ],
+	[ 'doc/settings.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/upgrade.md' => 'CREATE EXTENSION zklock' ],
-	[ 'README.md' => '' ]);
+	# its first example is of tables that are not its subject
+	[ 'README.md' => q{
+		CREATE EXTENSION zklock;
+		CREATE TABLE stock (item text PRIMARY KEY, quantity integer);
+		INSERT INTO stock VALUES ('teapot', 3);
+		CREATE TABLE orders (item text)} ]);
 
 # Blocks that are not run as SQL here: by page and kind, the test that runs them,
 # or why there is nothing to run.
 my %others = (
-	'README.md' => { '' => 'a drawing' },
+	'README.md' => {},
 	'doc/README.md' => {},
+	'doc/glossary.md' => {},
+	'doc/install.md' => {},
+	'doc/performance.md' => {},
 	'doc/applications.md' =>
 	  { sql => '067_applications', python => '067_applications', ruby => '067_applications' },
-	'doc/company.md' => { yaml => '060_patroni' },
+	'doc/patroni-pgbouncer-replication.md' => { yaml => '060_patroni' },
 	'doc/deadlocks.md' => { '' => 'messages' },
 	'doc/from-zookeeper-clients.md' => { python => '068_pages', java => '068_pages' },
-	'doc/operations.md' => { sql => '012_patterns', sh => '066_zookeeper_page' },
+	'doc/operations.md' => { sql => '110_incidents', sh => '066_zookeeper_page' },
 	'doc/from-redis.md' => { python => '073_red_envelope' },
-	'doc/patterns.md' => { sql => '012_patterns', python => '073_red_envelope' },
+	'doc/patterns.md' => { sql => '012_patterns' },
 	'doc/security.md' => { sql => '059_tenants', text => '059_tenants', sh => '058_tls' },
 	'doc/zookeeper.md' =>
 	  { sql => '066_zookeeper_page', sh => '066_zookeeper_page', ini => '066_zookeeper_page' });
@@ -99,19 +107,11 @@ my %outcome;
 $outcome{'README.md'} = sub {
 	my ($page) = @_;
 
-	is(sql($a, 'SELECT quantity FROM shelf', 'shop')->{out}, 0, 'README: all are sold');
-	is( sql($a, 'SELECT count(*) FROM sales', 'shop')->{out} +
-		  sql($b, 'SELECT count(*) FROM sales', 'shop')->{out},
-		3, 'once each');
-
-	# the last one, which two want
-	$page->session('a')->run_ok("UPDATE shelf SET quantity = 1; BEGIN; CALL sell_one('teapot')");
-	$page->session('b')->send("CALL sell_one('teapot')");
-	$page->session('b')->wait_waiting(2);
-	$page->session('a')->run_ok('COMMIT');
-	is($page->session('b')->result->{out}, 'f', 'who has waited sees that nothing is left');
+	is(sql($a, 'SELECT quantity FROM stock', 'shop')->{out}, 2, 'README: one is sold');
+	is(sql($a, 'SELECT count(*) FROM orders', 'shop')->{out}, 1, 'and ordered');
+	is($page->session('b.second')->run_ok("SELECT zk_try_lock('teapot')"), 't',
+		'the quick start has left nothing');
 	$page->end_section;
-	not_shared($page);
 };
 
 # What ALTER SYSTEM has set would prevail over what later pages set.
@@ -125,63 +125,11 @@ $outcome{'doc/from-advisory-locks.md'} = sub {
 	}
 };
 
-# The test of whether servers share their locks, where they do not.
-sub not_shared
-{
-	my ($page) = @_;
-	my %section = map { $_->{title} => $_ } $page->sections;
-	my ($take, $try, $compare, $who) =
-	  map { $_->{text} } grep { $_->{kind} eq 'sql' && $_->{run} =~ /smoke/ } @{ $section{Install}{blocks} };
-	my $other = ZooKeeper->new(name => 'other');
-	my $first = ZkSession->new($a, 'shop');
-
-	$first->run_ok($take, 'the first server has the lock');
-
-	my $second = ZkSession->new($b, 'shop');
-	is($second->run_ok($try), 'f', 'the second one shares it');
-	is($second->run_ok($compare), $first->run_ok($compare), 'both are in one fleet');
-	for my $session ($first, $second)
-	{
-		is(join(' ', map { s/\|.*\|/|/r } sort split /\n/, $session->run_ok($who)), 'a| b|',
-			'which has both');
-	}
-	my ($fleet) = split /\|/, $first->run_ok($compare);
-	like($fleet, qr/^[0-9a-f-]{36}$/, 'it has an identity');
-	$second->run_ok("SET zklock.root = '/other'");
-	is($second->run_ok($try), 't', 'another root is another lock');
-	like($second->run_ok($compare), qr{^\Q$fleet\E\|/other\|}, 'and is seen');
-	$second->quit;
-
-	# each has a ZooKeeper of its own
-	$other->start;
-	$b->append_conf('postgresql.conf', "zklock.servers = '" . $other->connstr . "'\nzklock.session_timeout = '2s'");
-	$b->restart;
-	delete $b->{zk_watcher};
-	$second = ZkSession->new($b, 'shop');
-	is($second->run_ok($try), 't', 'another ZooKeeper, too');
-	$second->run_ok($who);
-	my @fleets = map { (split /\|/, $_->run_ok($compare))[0] } ($first, $second);
-	isnt($fleets[0], $fleets[1], 'and is seen');
-	is_deeply([ map { join ' ', map { s/\|.*//r } sort split /\n/, $_->run_ok($who) } ($first, $second) ],
-		[ 'a', 'b' ], 'each is alone there');
-
-	# none
-	$other->kill9;
-	is($second->run("SELECT zk_try_lock('x')")->{sqlstate}, '57P03', 'none is an error');
-	$_->quit for ($first, $second);
-	return;
-}
-
 $outcome{'doc/from-redis.md'} = sub {
 	is(sql($a, "SELECT id FROM tickets WHERE buyer = 'anna'", 'shop')->{out}, 1, 'a ticket is sold');
 	my $holder = holder($b, 'rebuild', 'postgres');
 	is(sql($a, 'SELECT rebuild_index()', 'shop')->{out}, 'f', 'who comes too late returns at once');
 	$holder->quit;
-};
-
-$outcome{'doc/guarantees.md'} = sub {
-	is(sql($a, 'SELECT quantity FROM goods', 'shop')->{out}, 98, 'two holders under a fence');
-	is(sql($a, 'SELECT token > 0 FROM fences', 'shop')->{out}, 't', 'which has the last token');
 };
 
 $outcome{'doc/from-zookeeper-clients.md'} = sub {
@@ -289,7 +237,7 @@ for my $name (@names)
 
 	delete $kinds{sql} if $here{$name};
 	is_deeply([ sort keys %kinds ], [ sort keys %$others ], "$name: no block is left out");
-	for my $test (sort grep { /^0/ } values %$others)
+	for my $test (sort grep { /^\d/ } values %$others)
 	{
 		like(slurp_file("$top/test/t/$test.pl"), qr/\Q${\basename($name)}\E/, "$test has $name");
 	}
@@ -304,7 +252,7 @@ for ([ 'doc/patterns.md' ], [ 'doc/applications.md' ], @pages)
 		run => 'a', dbname => 'shop', replace => \&replace);
 
 	# who pastes one page after the other finds no name taken
-	for my $sql (map { $_->{text} } $name =~ /reference/ ? () : $page->blocks('sql'))
+	for my $sql (map { $_->{text} } $name =~ /functions/ ? () : $page->blocks('sql'))
 	{
 		$made{"$1 $2"}{$name} = 1
 		  while $sql =~ /^CREATE (TABLE|PROCEDURE|FUNCTION|SERVER) (\w+)/mg;
@@ -323,6 +271,36 @@ for ([ 'doc/patterns.md' ], [ 'doc/applications.md' ], @pages)
 		$page->end_section;
 	}
 	$outcome{$name}->($page) if $outcome{$name};
+}
+
+#
+# Links: each leads to a file, and to a heading that it has
+#
+
+# The page without its blocks, in which a "#" is a comment.
+sub text { return slurp_file("$top/$_[0]") =~ s/^\s*```.*?^\s*```$//gmsr; }
+
+# The anchors of a page's headings, as GitHub makes them.
+sub anchors
+{
+	my ($name) = @_;
+
+	return map { lc s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/[^\w\- ]//gr =~ tr/ /-/r } text($name) =~ /^#+ (.*)$/mg;
+}
+
+for my $name (@names, map { "$_/README.md" } qw(demo src test bench doc/bench))
+{
+	my @bad;
+
+	for my $link (grep { !/^https?:/ } text($name) =~ /\]\(([^)\s]+)\)/g)
+	{
+		my ($file, $anchor) = $link =~ /^([^#]*)#?(.*)$/;
+		my $to = $file eq '' ? $name : dirname($name) . "/$file";
+
+		push @bad, $link
+		  if !-e "$top/$to" || $anchor ne '' && !grep { $_ eq $anchor } anchors($to);
+	}
+	is_deeply(\@bad, [], "$name: each link leads somewhere");
 }
 
 #

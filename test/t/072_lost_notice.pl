@@ -265,7 +265,7 @@ run_ok($holder, 'SELECT zk_unlock_all()', 'it has caught up with changes of cata
 
 {
 	my $parallel = ZkSession->new($a);
-	my $started = qr/could not start a process to tell sessions of lost locks/;
+	my $started = qr/could not start a process to notify sessions of lost locks/;
 	my $offset = -s $a->logfile;
 
 	value($a, 'CREATE TABLE t AS SELECT generate_series(1, 100000) n; ANALYZE t');

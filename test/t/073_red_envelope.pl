@@ -1,12 +1,12 @@
 
 # Copyright (c) 2026, zklock developers
 
-# A budget that many servers hand out in random shares: the two patterns of
+# A budget that many servers hand out in random shares: the pattern of
 # doc/patterns.md, with 32 clients on three instances.  With zk_lock they get all
 # of it, and nothing more, each client once, also if a client is paused, or its
-# instance's session ends meanwhile.  With the locks that are usual in Redis, those
-# of patterns.md and from-redis.md, a client that is paused for longer than its
-# lock lasts gives out too much.
+# instance's session ends meanwhile.  With the locks that are usual in Redis, that
+# of from-redis.md and one of SETNX and GETSET, a client that is paused for longer
+# than its lock lasts gives out too much.
 
 use strict;
 use warnings;
@@ -61,8 +61,6 @@ $page->end_section;
 
 append_to_file("$dir/envelope.py",
 	join("\n",
-		$page->named('lock that expires'),
-		$page->named('zk lock'),
 		DocPage->new("$top/doc/from-redis.md", \%cluster, run => 'a')->named('set nx'),
 		slurp_file("$top/test/lib/envelope.py")));
 

@@ -91,7 +91,7 @@ is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM
 		  . ' AND bool_and(started_at BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_fleet()'),
 	't', 'of which server, since when');
 is_deeply([ map { identity($_) } ($b, $c) ], [ (identity($a)) x 2 ], 'they have one identity');
-like(identity($a), qr/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'a UUID');
+like(identity($a), qr/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'a UUID of version 8');
 is($client->get($room)->{data}, 'zklock fleet=' . identity($a), 'which ZooKeeper has');
 is($client->get($room)->{ephemeralOwner}, 0, 'in a persistent node: no container, and not ephemeral');
 is(value($a, 'SELECT count(*) FROM zk_fleet_locks()'), 0, 'no lock directory');
@@ -364,7 +364,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 		my $offset = -s $node->logfile;
 
 		$node->restart;
-		$node->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated\n.*DETAIL:  Servers with other credentials have made it\. /, $offset);
+		$node->wait_for_log(qr/LOG:  could not publish this server in "\/zklock\/%clusters": not authenticated\n.*DETAIL:  Servers with other credentials have made it\. /, $offset);
 		is(identity($node), $fleet, $node->name . ', which has other credentials, may read the identity');
 	}
 	is_deeply(fleet($b, 'cluster_name'), ['b'], '... but is not in the list, as its log tells');
@@ -423,7 +423,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 		$node->wait_for_log(qr/connected to ZooKeeper.*connected to ZooKeeper/s, $offset);
 		wait_connected($node);
 		$acl->(\@new, $node->name . ' has the new ones');
-		unlike(substr(slurp_file($node->logfile), $offset), qr/could not (?:tell other servers|set the ACL)/,
+		unlike(substr(slurp_file($node->logfile), $offset), qr/could not (?:publish this server|set the ACL)/,
 			'... and its log does not complain');
 	}
 	for my $node ($a, $b, $c)
@@ -452,7 +452,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	my $offset = -s $c->logfile;
 	$c->restart;
 	wait_connected($c);
-	$c->wait_for_log(qr/LOG:  could not tell other servers of this one in "\/zklock\/%clusters": not authenticated/, $offset);
+	$c->wait_for_log(qr/LOG:  could not publish this server in "\/zklock\/%clusters": not authenticated/, $offset);
 	is(value($c, "SELECT zk_try_lock('x') FROM zk_sessions WHERE fleet IS NULL"), 't',
 		'who may not join has locks, and no identity');
 	is(sql($c, 'SELECT * FROM zk_fleet()')->{sqlstate}, '42501', 'and is told why it sees nobody');

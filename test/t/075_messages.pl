@@ -326,8 +326,8 @@ my $foreign = $zk->client(timeout => 60);
 	$zk->start;
 	is( wait_last_error($a, qr/$session/),
 		"server $address has closed the connection instead of resuming session $session:"
-		  . ' it has no majority, too many connections of this host, or older data than'
-		  . ' the session has seen (restored or wiped)',
+		  . ' it is starting, has no majority, too many connections of this host, or older data than'
+		  . ' the session has seen',
 		'a server that knows less than the session tells why it refuses it');
 	unlike(slurp_file($a->logfile), qr/Host is down/, 'so does the log');
 	wait_connected($a);

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, zklock developers
 
 # The time of day is set by an hour while sessions wait.  The servers have a
-# preloaded library that does that.
+# preloaded library that does that.  The query of doc/operations.md shows it.
 
 use strict;
 use warnings;
 
+use DocPage;
 use File::Basename qw(dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -119,6 +120,16 @@ preloaded(
 	cmp_ok($a->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())'),
 		'<', $real - $hour / 2, 'the clock of a server can be set');
 	set_clock(0);
+}
+
+for my $step ($hour, -$hour, 0)
+{
+	my $page = DocPage->new(($ENV{TESTDIR} // '.') . '/doc/operations.md', {}, run => 'a');
+
+	set_clock($step);
+	my ($sign, $hours, $minutes) = sql($a, $page->named('clock check'))->{out} =~ /^(-?)(\d\d):(\d\d):/m;
+	my $ahead = ($sign ? -1 : 1) * (60 * $hours + $minutes);
+	cmp_ok(abs($ahead - $step / 60), '<=', 10, "operations.md shows a clock that is $step s ahead");
 }
 
 sub zk_lock { return "SELECT zk_lock('$_[0]', '1 min')"; }

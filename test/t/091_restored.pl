@@ -173,4 +173,6 @@ sub outcome
 	$_->quit for ($of_c, $of_d);
 }
 
+like(slurp_file(($ENV{TESTDIR} // '.') . '/doc/operations.md'), $restored, 'operations.md has the message');
+
 done_testing();

@@ -41,15 +41,29 @@ like($out, qr/\b[1-9][0-9]* commits/, 'there are commits');
 ($ok) = simulate('--seed', $seed, '--schedules', 3, '--twice');
 ok($ok, 'a seed is the same schedule each time');
 
-# by the checker that is to find it
+($ok) = simulate('--seed', $seed, '--days', soak(2, 30));
+ok($ok, 'the memory of the workers does not grow from day to day');
+($ok, $out) = simulate('--seed', 1, '--days', 3, '--mutation', 'event_leaked');
+like($out, qr/step \d+: memory:/, 'event_leaked is found');
+
+# by the checker that is to find it, or those of which the first one does
 my %found = (
+	claim_not_renewed => 'claims',
+	clock_read_twice => 'sleep',
+	deadlock_checked_early => 'acts',
+	deadlock_not_minimal => 'members',
 	gap_owns => 'order',
-	release_before_commit => 'mutual exclusion',
-	requeue_keeps_token => 'tokens');
+	heartbeat_always => 'requests',
+	one_session_proved => 'proofs',
+	release_before_commit => 'mutual exclusion|claims',
+	requeue_keeps_token => 'tokens',
+	watches_of_one_type => 'watches');
 foreach my $mutation (sort keys %found)
 {
 	($ok, $out) =
 	  simulate('--seed', 1, '--schedules', 200, '--mutation', $mutation);
-	like($out, qr/step \d+: $found{$mutation}:/, "$mutation is found");
+	like($out, qr/step \d+: (?:$found{$mutation}):/, "$mutation is found");
 }
+is(system("$top/test/sim/mutations"), 0, 'each mutation is found in a minute of CPU')
+  if soak(0, 1);
 done_testing();

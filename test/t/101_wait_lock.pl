@@ -13,6 +13,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 use ZkCluster;
 use ZkSession;
+use ZkWire;
 use ZooKeeper;
 
 # Nothing in here waits for a session to expire.
@@ -235,6 +236,53 @@ for my $autocommit (qw(on off))
 	$holder->run_ok('COMMIT');
 	$program->finish;
 	is($out, "$pid\ny\n2\n", "psycopg2, autocommit $autocommit: both locks");
+	$holder->quit;
+}
+
+# psql, which begins the transaction by itself
+{
+	my $holder = holder($a, 'x');
+	my $s = ZkSession->new($b);
+
+	$s->run("\\set AUTOCOMMIT off\n");
+	$s->send("CALL zk_wait_lock('x')");
+	$s->wait_waiting(2);
+	is(xmin($b, $s->pid), 'none', 'psql, AUTOCOMMIT off: no snapshot');
+	$holder->run_ok('COMMIT');
+	is($s->result->{message}, undef, 'psql, AUTOCOMMIT off: the lock');
+	is($s->run_ok("SELECT count(*) FROM zk_locks WHERE granted AND name = 'x'"), 1,
+		'psql, AUTOCOMMIT off: until the end of the transaction');
+	$s->run_ok('COMMIT');
+	$_->quit for ($holder, $s);
+}
+
+# Messages of the extended protocol, with parameters: one statement after the
+# other, and several together
+for my $case (
+	[ '', [ 'CALL zk_wait_lock($1, session => true)', 'x' ] ],
+	[ 'BEGIN', [ 'CALL zk_wait_lock($1)', 'x' ] ],
+	[ 'BEGIN', [ 'CALL zk_wait_lock_all($1)', '{w,x}' ] ],
+	[ 'BEGIN', [ 'CALL zk_wait_lock_any($1)', '{x}' ] ],
+	[ '', ['BEGIN'], [ 'CALL zk_wait_lock($1, $2::interval)', 'x', '1 h' ], ['COMMIT'] ],
+	[ '', ['BEGIN'], ['SELECT count(*) FROM stock'], [ 'CALL zk_wait_lock_any($1)', '{x}' ], ['COMMIT'] ])
+{
+	my ($begin, @statements) = @$case;
+	my $name = join('; ', grep { $_ ne '' } $begin, map { $_->[0] } @statements);
+	my $holder = holder($a, 'x');
+	my $s = ZkWire->new($b);
+
+	$s->run($begin) if $begin;
+	my $log = -s $b->logfile;
+	$s->send_with(@statements);
+	$b->wait_for_log(qr/process @{[$s->pid]} still waiting for /, $log);
+	is(xmin($b, $s->pid), 'none', "$name: no snapshot");
+	ok(vacuum_removes($b), "$name: VACUUM");
+	$holder->run_ok('COMMIT');
+	ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, $s) or die "$name: no answer";
+	is($s->result->{message}, undef, "$name: gets the lock");
+	is($s->run("$_; SELECT zk_unlock_all()")->{message}, undef, "$name: $_")
+	  for ($s->result->{status} eq 'T' ? 'COMMIT' : 'SELECT 1');
+	$s->vanish;
 	$holder->quit;
 }
 

@@ -8,6 +8,7 @@
 use strict;
 use warnings;
 
+use DocPage;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -15,16 +16,10 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
-my $page = slurp_file(($ENV{TESTDIR} // '.') . '/doc/operations.md');
+my $page = DocPage->new(($ENV{TESTDIR} // '.') . '/doc/operations.md', {}, run => 'a');
 
 # The SQL of a step, from the page.
-sub step
-{
-	my ($name) = @_;
-	my ($sql) = $page =~ /^<!-- name: \Q$name\E -->\n(?:<!-- .*? -->\n)?```sql\n(.*?)^```$/ms
-	  or die "doc/operations.md has no step $name";
-	return $sql;
-}
+sub step { return $page->named($_[0]); }
 
 my $zk = ZooKeeper->new;
 $zk->start;

@@ -55,6 +55,16 @@ sub user
 
 value($a, 'CREATE TABLE t (i int)');
 
+# an instance that was idle: the first answer proves the session for a moment only
+{
+	my $token = claim($a, 'idle');
+
+	poll_until(sub { value($a, "SELECT lease = '0' FROM zk_sessions") eq 't' },
+		'the lease of one answer to run out');
+	is(renew($a, $token), 't', 'a claim is renewed when ZooKeeper has confirmed the session');
+	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'and ended');
+}
+
 #
 # One lock for all instances, whichever connection it came from
 #
@@ -203,13 +213,22 @@ value($a, 'CREATE TABLE t (i int)');
 	my $token = claim($a, 'lease');
 
 	$zk->stop;
-	poll_until(sub { (sql($a, "SELECT zk_renew_claim('$token')")->{sqlstate} // '') eq '57P03' },
+	poll_until(
+		sub {
+			my $renewed = sql($a, "SET statement_timeout = '100ms'; SELECT zk_renew_claim('$token')");
+			return ($renewed->{sqlstate} // '') eq '57014';
+		},
 		'the lease to run out');
-	sql_error($a, "SELECT zk_renew_claim('$token')",
-		{ sqlstate => '57P03', message => 'could not renew the claim', detail => qr/./ });
+
+	my $session = ZkSession->new($a);
+
+	$session->send("SELECT zk_renew_claim('$token')");
+	$a->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event IN ('ZkLockRenew', 'Extension')"
+		  . " AND query LIKE 'SELECT zk_renew_claim%'");
 	$zk->start;
-	poll_until(sub { (sql($a, "SELECT zk_renew_claim('$token')")->{out} // '') eq 't' },
-		'the lease');
+	is($session->result->{out}, 't', 'it is renewed when ZooKeeper is back');
+	$session->quit;
 	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'the claim has survived');
 	is(becomes_free($b, 'lease'), 't', 'until it was ended');
 }
@@ -235,17 +254,14 @@ value($a, 'CREATE TABLE t (i int)');
 # Deadlocks with other instances
 #
 
+# One of a scene's sessions fails.  Then the claim ends, since who waits for a
+# claim itself waits on when its user fails, and all others commit.
+sub resolve
 {
-	my $token = claim($a, 'claimed');
-	my $scene = ZkScene->new($zk, 'a claim and a lock', one => $a, two => $b);
-
-	$scene->does(one => "SELECT zk_use_claim('$token')");
-	$scene->does(two => "SELECT zk_lock('other')");
-	$scene->waits(one => "SELECT zk_lock('other')", queue => { other => 2 });
-	$scene->closes(two => "SELECT zk_lock('claimed')");
-	# who waits for a claim itself waits on when the user fails
-	my %wire = map { $_ => $scene->wire($_) } qw(one two);
+	my ($scene, $token, @names) = @_;
+	my %wire = map { $_ => $scene->wire($_) } @names;
 	my $victim;
+
 	poll_until(
 		sub {
 			ZkWire::wait_any(0, grep { $_->busy } values %wire);
@@ -256,11 +272,51 @@ value($a, 'CREATE TABLE t (i int)');
 	is($wire{$victim}->result->{sqlstate}, '40P01', "a deadlock with another instance is one: $victim fails");
 	$wire{$victim}->run('ROLLBACK');
 	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'the claim goes on');
-	for my $name (grep { $_ ne $victim } sort keys %wire)
+	for my $name (grep { $_ ne $victim } @names)
 	{
 		$scene->goes_on($name);
 		is($wire{$name}->run('COMMIT')->{sqlstate}, undef, "$name commits");
 	}
+	return;
+}
+
+# for a lock; the user has the claimed one already, whoever waits for it
+{
+	my $token = claim($a, 'claimed');
+	my $scene = ZkScene->new($zk, 'a claim and a lock', one => $a, two => $b);
+
+	$scene->does(one => "SELECT zk_use_claim('$token')");
+	$scene->does(two => "SELECT zk_lock('other')");
+	$scene->waits(one => "SELECT zk_lock('claimed'), zk_lock('other')", queue => { other => 2 });
+	$scene->closes(two => "SELECT zk_lock('claimed')");
+	resolve($scene, $token, qw(one two));
+}
+
+# one of two users
+{
+	my $token = claim($a, 'claimed');
+	my $scene = ZkScene->new($zk, 'two users of a claim', idle => $a, one => $a, two => $b);
+
+	$scene->does($_ => "SELECT zk_use_claim('$token')") for qw(idle one);
+	$scene->does(two => "SELECT zk_lock('other')");
+	$scene->waits(one => "SELECT zk_lock('other')", queue => { other => 2 });
+	$scene->closes(two => "SELECT zk_lock('claimed')");
+	resolve($scene, $token, qw(idle one two));
+}
+
+# for a row of a session that waits for the other instance
+{
+	my $token = claim($a, 'claimed');
+	my $scene = ZkScene->new($zk, 'a claim and a row', owner => $a, user => $a, two => $b);
+	my $row = 'UPDATE t SET i = i WHERE i = 1';
+
+	$scene->does(owner => $row);
+	$scene->does(user => "SELECT zk_use_claim('$token')");
+	$scene->does(two => "SELECT zk_lock('other')");
+	$scene->waits(owner => "SELECT zk_lock('other')", queue => { other => 2 });
+	$scene->waits(user => $row, tier => 1);
+	$scene->closes(two => "SELECT zk_lock('claimed')");
+	resolve($scene, $token, qw(owner user two));
 }
 
 # a local taker between: the user waits for an instance that waits for it

@@ -159,6 +159,8 @@ typedef struct ModelHooks
 							  const ModelEntry *entry);
 	/* a rule does not hold: print the clients */
 	void		(*describe) (void);
+	/* the same, but the test does not fail; or NULL */
+	void		(*stop) (const char *rule);
 	/* check the rules of all clients */
 	void		(*check_rules) (void);
 	/* a client hears the next answer or event, or that its session has ended */

@@ -494,7 +494,7 @@ one_search_in_each_timeout(void **state)
 		children(2, 0, NULL, NULL, NULL);
 		expect_nothing();
 	}
-	assert_int_equal(detector.counts.looks, 4);
+	assert_int_equal(detector.counts.searches, 4);
 }
 
 /* A search whose first read is out reads that deadlock. */
@@ -739,7 +739,9 @@ our_note_gets_another_wait(void **state)
 	assert_int_equal(out.scan, 0);
 }
 
-/* None can be; if that kept acts from being done, each would keep the others. */
+/*
+ * None can be; if that kept acts from being done, each would keep the others.
+ */
 static void
 our_note_loses_a_wait(void **state)
 {
@@ -760,8 +762,8 @@ our_note_loses_a_wait(void **state)
 }
 
 /*
- * So it is where the note has more edges than it tells, and the victim's has just
- * lost its turn.
+ * So it is where the note has more edges than it tells, and the victim's has
+ * just lost its turn.
  */
 #define VICTIM_PLACE	(NOTE_MAX_WAITS - 4)
 
@@ -792,7 +794,9 @@ our_note_is_written_without_the_victim(void **state)
 	expect_nothing();
 }
 
-/* Who waits for any of several is out of all notes when one of them ends it. */
+/*
+ * Who waits for any of several is out of all notes when one of them ends it.
+ */
 static void
 our_victim_waits_for_any(void **state)
 {
@@ -1033,8 +1037,8 @@ others_ask_twice(void **state)
 }
 
 /*
- * Nobody else makes the verdict about a victim of ours: one that is there ahead of
- * our act is forged, and tells of no deadlock that has been ended.
+ * Nobody else makes the verdict about a victim of ours: one that is there
+ * ahead of our act is forged, and tells of no deadlock that has been ended.
  */
 static void
 a_verdict_that_is_not_ours(void **state)
@@ -1175,6 +1179,46 @@ others_ask_and_we_act(void **state)
 	for (int i = 0; i < op->nchecks; i++)
 		between |= strcmp(op->checks[i].path, "/z/y/between") == 0;
 	assert_true(between);
+}
+
+/*
+ * A probe is forgotten while it is being read, and read again: the answer to
+ * the first get does not begin what one to the second would end.
+ */
+static void
+others_ask_and_are_forgotten(void **state)
+{
+	WaitEdge	ours = edge(X, Y, 71);
+	WaitEdge	theirs = edge(Y_OTHER, X_OTHER, 70);
+
+	(void) state;
+	publish();
+	waits_dir_has(1, "probe-0000000003", NULL, NULL);
+	expect(4, REQUEST_GET, ROOM "/probe-0000000003");
+	edges(0, NULL, 0);
+	expect(0, REQUEST_SET, X);
+	done(0, REQUEST_OK);
+	now += 2 * TIMEOUT + 1000000;
+	event(DETECTOR_TICK);
+	event(DETECTOR_TICK);
+	expect_nothing();
+
+	edges_ours(0);
+	expect(0, REQUEST_SET, X);
+	waits_dir_has(1, "probe-0000000003", NULL, NULL);
+	expect(5, REQUEST_GET, ROOM "/probe-0000000003");
+	done(0, REQUEST_OK);
+	expect(2, REQUEST_CHILDREN, "/z/y");
+	done(2, REQUEST_NO_NODE);
+	data(4, probe(&ours, &theirs), 0, false);
+	others_confirm(3);
+	assert_int_equal(out.scan, 0);
+	data(5, probe(&ours, &theirs), 0, false);
+	assert_int_not_equal(out.scan, 0);
+	edges_ours(out.scan);
+	expect_act(6, X);
+	done(6, REQUEST_OK);
+	assert_int_equal(out.nverdicts, 1);
 }
 
 /* What waits for the same in several notes ends in all of them. */
@@ -1612,7 +1656,9 @@ strcmp(const char *a, const char *b)
 	return (unsigned char) *a - (unsigned char) *b;
 }
 
-/* Answer all operations of the last step, those that come of that, and so on. */
+/*
+ * Answer all operations of the last step, those that come of that, and so on.
+ */
 static void
 answer_all(void)
 {
@@ -1708,7 +1754,10 @@ static bool was_read[MANY];		/* by the numbers at the end of paths */
 static uint32_t unanswered[MANY];
 static int	nunanswered;
 
-/* Answer all operations, but note reads of this kind, which looks have sent. */
+/*
+ * Answer all operations, but note reads of this kind, which searches have
+ * sent.
+ */
 static void
 answer_all_but(RequestKind kind)
 {
@@ -1901,6 +1950,7 @@ main(void)
 		LINE(others_ask_others),
 		LINE(what_is_no_probe_is_ignored),
 		LINE(others_ask_and_we_act),
+		LINE(others_ask_and_are_forgotten),
 		LINE(all_notes_of_the_victim),
 		LINE(the_older_probe_counts),
 		LINE(an_older_probe_that_is_over),

@@ -93,8 +93,10 @@ random_lock(const Mix *mix)
 static void
 random_wait(const Mix *mix, int cluster, int number)
 {
-	int			locks[2] = {random_lock(mix), random_lock(mix)};
+	int			locks[2];
 
+	locks[0] = random_lock(mix);
+	locks[1] = random_lock(mix);
 	if (!world->instances[cluster].session.alive)
 		return;
 	if (mix->blocks && world_one_in(4))
@@ -687,6 +689,8 @@ static const struct
 }			mutations[] = {
 	{"no confirming round", ZK_DEADLOCK_UNCONFIRMED},
 	{"own members not looked at ahead of the act", ZK_DEADLOCK_CHECKED_EARLY},
+	{"answers without a look at one's own locks", ZK_DEADLOCK_ANSWERED_BLINDLY},
+	{"changes not noticed by the act", ZK_DEADLOCK_ACT_UNCHECKED},
 	{"generation not compared", ZK_DEADLOCK_ANY_GENERATION},
 	{"edges not taken back", ZK_DEADLOCK_EDGES_STAY},
 	{"not minimal", ZK_DEADLOCK_NOT_MINIMAL},

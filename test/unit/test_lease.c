@@ -472,8 +472,12 @@ misfortune(Model *model, const Weather *weather)
 		model->stopped_until = model->now + dice(weather->duration);
 	if (weather->server_stops && dice(weather->server_stops) == 0 &&
 		model->now >= model->awake_until)
+	{
+		int64_t		until = model->now + dice(weather->duration);
+
 		stop_server(model, &model->servers[dice(2) ? 0 : dice(model->client)],
-					model->now + dice(weather->duration));
+					until);
+	}
 	if (weather->stalls && dice(weather->stalls) == 0 &&
 		model->now >= model->clear_until)
 	{

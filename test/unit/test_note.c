@@ -629,11 +629,17 @@ waits_are_read_as_they_were_written(void **state)
 
 		for (int i = 0; i < n; i++)
 		{
-			make_wait(&waits[i], (int) dice(1000),
-					  (NoteWaitKind) dice(NOTE_WAIT_SESSION + 1));
-			waits[i].chain = dice(2) * random_state;
+			NoteWaitKind kind = (NoteWaitKind) dice(NOTE_WAIT_SESSION + 1);
+
+			make_wait(&waits[i], (int) dice(1000), kind);
+			waits[i].chain = dice(2);
+			waits[i].chain *= random_state;
 			for (int j = (int) dice(30); j > 0; j--)
-				waits[i].to[5 + dice(3)] = (char) (' ' + dice(95));
+			{
+				char		letter = (char) (' ' + dice(95));
+
+				waits[i].to[5 + dice(3)] = letter;
+			}
 		}
 		len = write_with_waits(waits, n, "a=1", data);
 		assert_int_equal(note_parse_waits(data, len, again), n);
@@ -879,12 +885,15 @@ any_words_are_written(void **state)
 		char		data[NOTE_SIZE];
 		char		name[40];
 		int			len = (int) dice(sizeof(name) - 1);
+		bool		retain;
+		int			pid;
 
 		for (int j = 0; j < len; j++)
 			name[j] = (char) (dice(3) == 0 ? '%' : ' ' + dice(95));
 		name[len] = '\0';
-		note_set_contender(&note, "h", (int) dice(65536), name,
-						   (int) dice(INT_MAX), dice(2));
+		retain = dice(2);
+		pid = (int) dice(INT_MAX);
+		note_set_contender(&note, "h", (int) dice(65536), name, pid, retain);
 		len = note_write(&note, data);
 		note_parse(&second, data, len);
 		assert_same_note(&note, &second);

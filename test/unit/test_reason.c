@@ -39,9 +39,9 @@ a_closed_connection_is_told_by_what_it_was_for(void **state)
 	assert_string_equal(reason(CLOSED, true, 0x1000),
 						"server [127.0.0.1:2181] has closed the connection: it stops, has no majority any more, or the session has ended");
 	assert_string_equal(reason(CLOSED, false, INT64_C(0x100000000abcdef)),
-						"server [127.0.0.1:2181] has closed the connection instead of resuming session 0x100000000abcdef: it has no majority, too many connections of this host, or older data than the session has seen (restored or wiped)");
+						"server [127.0.0.1:2181] has closed the connection instead of resuming session 0x100000000abcdef: it is starting, has no majority, too many connections of this host, or older data than the session has seen");
 	assert_string_equal(reason(CLOSED, false, 0),
-						"server [127.0.0.1:2181] has closed the connection before a session began: it has no majority, too many connections of this host, or expects TLS");
+						"server [127.0.0.1:2181] has closed the connection before a session began: it is starting, has no majority, too many connections of this host, or expects TLS");
 }
 
 static void

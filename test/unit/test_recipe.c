@@ -961,6 +961,14 @@ static const Transition transitions[] = {
 		AT_OWNER_LISTING_QUEUE, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: watch of the list used up -> OWNER: list",
 		AT_OWNER_ALONE, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: that, retaining, ahead of the answer -> OWNER: list",
+		AT_OWNER_RETAINING, IN_TOUCHED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: that, retaining, alone -> OWNER: children, contended",
+		AT_OWNER_RETAINING_ALONE, IN_TOUCHED, RECIPE_OWNER, "children",
+	RECIPE_REPORT_CONTENDED, 0},
+	{"OWNER: that, retaining, alone, directory deleted -> OWNER: children, contended",
+		AT_OWNER_RETAINING_ALONE, IN_DELETED, RECIPE_OWNER, "children",
+	RECIPE_REPORT_CONTENDED, 0},
 	{"OWNER: watch of the list used up, directory deleted -> OWNER: list",
 		AT_OWNER_LISTING_QUEUE, IN_DELETED, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: watch the queue again -> OWNER: list",
@@ -1729,13 +1737,13 @@ test_none_sends_nothing(void **state)
  */
 
 static void
-give_children(Recipe *recipe, const char *const *children, int nchildren,
-			  RecipeOutput *out)
+give_children_of(Recipe *recipe, uint32_t serial, const char *const *children,
+				 int nchildren, RecipeOutput *out)
 {
 	RecipeInput in = {
 		.event = RECIPE_CHILDREN_DONE,
 		.answer.result = REQUEST_OK,
-		.answer.serial = recipe->serial,
+		.answer.serial = serial,
 		.answer.children = children,
 		.answer.nchildren = nchildren
 	};
@@ -1743,6 +1751,13 @@ give_children(Recipe *recipe, const char *const *children, int nchildren,
 
 	recipe_step(recipe, &in, out);
 	check_serials(recipe, before, out);
+}
+
+static void
+give_children(Recipe *recipe, const char *const *children, int nchildren,
+			  RecipeOutput *out)
+{
+	give_children_of(recipe, recipe->serial, children, nchildren, out);
 }
 
 /* A contender of ours with this number, its children on their way. */
@@ -2947,9 +2962,11 @@ test_watch_queue(void **state)
 			Recipe		recipe;
 			RecipeOutput out;
 			bool		clear = queues[i].report == RECIPE_REPORT_ALONE;
+			bool		tried;
 
 			recipe_init(&recipe);
 			recipe.retain = at % 2 == 0;
+			tried = recipe.retain && queues[i].kind != ZNODE_READER;
 			recipe_resume(&recipe, our_uuid, queues[i].kind, false,
 						  RECIPE_RESUME_OWNED, &queues[i].sequence, &out);
 			if (!recipe.retain)
@@ -2961,9 +2978,14 @@ test_watch_queue(void **state)
 
 			/* the watch goes on if it is still of interest, and only then */
 			give(&recipe, IN_TOUCHED, &out);
-			assert_string_equal(describe_ops(&out), clear ? "list" : "");
+			assert_string_equal(describe_ops(&out), !clear ? "" :
+								tried ? "children" : "list");
+			assert_int_equal(out.report, clear && tried ?
+							 RECIPE_REPORT_CONTENDED : 0);
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.report, clear ? RECIPE_REPORT_ALONE : 0);
+			assert_int_equal(out.report, clear && !tried ?
+							 RECIPE_REPORT_ALONE : 0);
+			assert_int_equal(out.nops, 0);
 
 			if (at + 1 < nchildren)
 			{
@@ -3025,6 +3047,84 @@ test_watch_queue_goes_on(void **state)
 	recipe_free(&recipe);
 }
 
+/*
+ * Another kind of client in the queue is recognized by its name, or by a change
+ * that nobody in the queue explains.
+ */
+static void
+test_other_clients(void **state)
+{
+#define INSTANCE	"_c_77777777-7777-8777-8777-777777777777-lock-"
+	static const struct
+	{
+		const char *children[2];
+		bool		touched;	/* by an event before this list */
+		bool		leaves;		/* idle, and so given up before the answer */
+		bool		others;
+		unsigned	report;		/* of the list */
+	}			lists[] =
+	{
+		{{OURS}, false, false, false, RECIPE_REPORT_ALONE},
+		{{OURS}, true, false, true, 0},
+		{{OURS}, true, true, true, 0},
+		{{OURS, INSTANCE "0000000006"}, false, false, false,
+		RECIPE_REPORT_CONTENDED},
+		{{OURS, INSTANCE "0000000006"}, true, false, false, 0},
+		{{OURS, INSTANCE "0000000006"}, true, true, false, 0},
+		{{OURS, W(0000000006)}, true, false, true, 0},
+		{{OURS, W(0000000006)}, true, true, true, 0},
+		{{OURS, "x__lock__0000000006"}, true, true, true, 0}
+	};
+	static const char *const ahead[] = {
+		INSTANCE "0000000004", W(0000000004), "x__lock__0000000004"
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(lists); i++)
+	{
+		const char *const *children = lists[i].children;
+		Recipe		recipe;
+		RecipeOutput out;
+		uint32_t	serial;
+
+		bring_to_reading(&recipe, false, our_sequence);
+		recipe.retain = true;
+		give_children(&recipe, children, 1, &out);
+		give_children(&recipe, children, 1, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
+		give(&recipe, lists[i].touched ? IN_TOUCHED : IN_WATCH_QUEUE, &out);
+		if (lists[i].touched)
+		{
+			assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+			assert_string_equal(describe_ops(&out), "children");
+		}
+		serial = recipe.serial;
+		if (lists[i].leaves)
+			give(&recipe, IN_RELEASE, &out);
+		give_children_of(&recipe, serial, children, children[1] == NULL ? 1 : 2,
+						 &out);
+		assert_int_equal(out.report, lists[i].report);
+		assert_int_equal(recipe.others, lists[i].others);
+		recipe_free(&recipe);
+	}
+	for (size_t i = 0; i < lengthof(ahead); i++)
+	{
+		const char *const children[] = {OURS, ahead[i]};
+		Recipe		recipe;
+		RecipeOutput out;
+
+		bring_to_reading(&recipe, false, our_sequence);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(recipe.state, RECIPE_WATCHING);
+		assert_int_equal(recipe.others, i > 0);
+		give(&recipe, IN_EXPIRED, &out);
+		recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, false, &out);
+		assert_false(recipe.others);
+		recipe_free(&recipe);
+	}
+#undef INSTANCE
+}
+
 /* One of the same instance is not somebody else, until one asks anew. */
 static void
 test_watch_queue_ignores_sibling(void **state)
@@ -3053,6 +3153,7 @@ test_watch_queue_ignores_sibling(void **state)
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		in.sibling = sibling;
+		recipe.retain = shared;
 		recipe_step(&recipe, &in, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		give_children(&recipe, children, 2, &out);
@@ -3065,6 +3166,7 @@ test_watch_queue_ignores_sibling(void **state)
 		give_children(&recipe, children, 3, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
+		recipe.retain = true;
 		in.sibling = NULL;
 		recipe_step(&recipe, &in, &out);
 		give_children(&recipe, children, 2, &out);
@@ -3148,9 +3250,11 @@ test_all_three_of_an_owner(void **state)
 	assert_string_equal(describe_ops(&out), "watch(own)");
 	revocation.answer.serial = recipe.serial;
 	recipe_step(&recipe, &listed, &out);
-	assert_string_equal(describe_ops(&out), "list");
+	assert_string_equal(describe_ops(&out), "children");
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	recipe_step(&recipe, &listed, &out);
 	assert_int_equal(out.report | out.nops, 0);
+	give(&recipe, IN_WATCH_QUEUE, &out);
 	list.answer.serial = listed.answer.serial = recipe.serial;
 	revocation.event = RECIPE_NODE_DELETED;
 	recipe_step(&recipe, &revocation, &out);
@@ -3801,6 +3905,7 @@ main(void)
 		cmocka_unit_test(test_check_and_revocation),
 		cmocka_unit_test(test_watch_queue),
 		cmocka_unit_test(test_watch_queue_goes_on),
+		cmocka_unit_test(test_other_clients),
 		cmocka_unit_test(test_watch_queue_ignores_sibling),
 		cmocka_unit_test(test_watch_queue_behind_sibling),
 		cmocka_unit_test(test_all_three_of_an_owner),

@@ -33,6 +33,7 @@
 
 #include "core/lock/note.h"
 #include "core/lock/succession.h"
+#include "core/mutation.h"
 #include "schedule.h"
 
 /* How many schedules the model plays at random, of each kind. */
@@ -62,6 +63,7 @@
 #define MAX_CHANGES		16
 #define MAX_DIRS		64
 #define MAX_ENTRIES		64
+#define MAX_SEEN		1024
 
 static ZnodeKind
 kind_of(bool shared)
@@ -134,6 +136,8 @@ typedef struct Tally
 	unsigned long alone;
 	unsigned long contended;
 	unsigned long contended_unknown;	/* for the list was refused */
+	unsigned long comers;		/* lists of who has come behind idle locks, */
+	unsigned long comers_gone;	/* that show nobody */
 	unsigned long gave_way;
 	unsigned long set_in_use;
 	unsigned long told_retained;
@@ -153,6 +157,15 @@ typedef struct Tally
 
 static Tally tally;
 
+/* Something that a caller sees; the model has what the server does. */
+typedef struct Seen
+{
+	int64_t		zxid;			/* the server's latest at that time */
+	const char *what;
+	int			client;
+	int32_t		sequence;
+} Seen;
+
 /* What the tests know of a run beside what the model does. */
 typedef struct Scene
 {
@@ -163,6 +176,9 @@ typedef struct Scene
 	bool		semaphores;		/* the name may become one */
 	bool		unread;			/* clients remember their directory */
 	bool		ended;			/* another client got a number without order */
+	bool		traced;			/* for proof/recipe.pml */
+	Seen		seen[MAX_SEEN];
+	int			nseen;
 	bool		answered[MODEL_NODES];	/* its owner wrote that it is in use */
 	/* the latest grants of each directory, which follow the queue */
 	struct
@@ -196,13 +212,28 @@ note(const Client *client, const char *what, long number)
 }
 
 static void
+see(const Client *client, const char *what, int32_t sequence)
+{
+	Seen	   *seen = &scene->seen[scene->nseen];
+
+	if (!scene->traced)
+		return;
+	model_check(scene->nseen++ < MAX_SEEN, "the trace is too long");
+	seen->zxid = model->zxid;
+	seen->what = what;
+	seen->client = client_number(client);
+	seen->sequence = sequence;
+}
+
+static void
 start_scene(const char *title, unsigned long run)
 {
 	model_start(title, run);
 	model->negative = true;
 	scene->nclients = 0;
 	scene->tokens = scene->strangers = scene->unread = false;
-	scene->semaphores = scene->ended = false;
+	scene->semaphores = scene->ended = scene->traced = false;
+	scene->nseen = 0;
 	memset(scene->answered, 0, sizeof(scene->answered));
 	memset(scene->grants, 0, sizeof(scene->grants));
 }
@@ -567,6 +598,7 @@ take_grant(Client *client, const RecipeOutput *out)
 	{
 		model_check(client->wanted && !client->owner,
 					"granted once, to who wants it");
+		see(client, "OWNS", recipe->sequence);
 		client->owner = true;
 		client->robbed = false;
 		client->token = client->no_token = client->revoked = false;
@@ -980,10 +1012,10 @@ check_queued(const Client *client, const ModelEntry *entry)
 static void
 hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 {
+	const Recipe *recipe = &client->recipe;
 	unsigned	report = 0;
 
-	if (client->recipe.state == RECIPE_OWNER &&
-		entry->serial == client->recipe.queue_watch)
+	if (recipe->state == RECIPE_OWNER && entry->serial == recipe->queue_watch)
 	{
 		if (entry->result == REQUEST_OK)
 			report = RECIPE_REPORT_ALONE;
@@ -993,8 +1025,7 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 			tally.contended_unknown++;
 		}
 		for (int i = 0; i < entry->nchildren; i++)
-			if (stands_behind(&model->nodes[entry->children[i]],
-							  &client->recipe))
+			if (stands_behind(&model->nodes[entry->children[i]], recipe))
 				report = RECIPE_REPORT_CONTENDED;
 	}
 	step(client, in);
@@ -1008,6 +1039,27 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 		tally.alone++;
 	else if (report == RECIPE_REPORT_CONTENDED)
 		tally.contended++;
+}
+
+/* The list of who has come behind a lock that may be idle is in, or not. */
+static void
+hear_comers(Client *client, const ModelEntry *entry, const RecipeInput *in)
+{
+	const Recipe *recipe = &client->recipe;
+	bool		others = recipe->others;
+	bool		found = false;
+
+	for (int i = 0; i < entry->nchildren; i++)
+		if (stands_behind(&model->nodes[entry->children[i]], recipe))
+			found = true;
+	step(client, in);
+	model_check(recipe->comers_list == 0, "who has come is read once");
+	if (entry->result == REQUEST_OK && !found && !scene->strangers)
+		model_check(recipe->others, "who has come and gone is of another kind");
+	if (entry->result != REQUEST_OK)
+		model_check(recipe->others == others, "nobody knows who has come");
+	tally.comers += entry->result == REQUEST_OK;
+	tally.comers_gone += entry->result == REQUEST_OK && !found;
 }
 
 /* The answer to a check for writers is in. */
@@ -1180,6 +1232,9 @@ deliver(ModelSession *session)
 		hear_writers(client, &entry, &in);
 	else if (entry.kind == REQUEST_LIST)
 		hear_list(client, &entry, &in);
+	else if (client->recipe.comers_list != 0 &&
+			 entry.serial == client->recipe.comers_list)
+		hear_comers(client, &entry, &in);
 	else
 	{
 		client->was_unsure = client->recipe.unsure;
@@ -1200,6 +1255,7 @@ static void
 lose_connection(ModelSession *session, int applied)
 {
 	model_lose_connection(session, applied);
+	see(client_of(session), "LOST", 0);
 	model_drop_watch(session, MODEL_NAME, MODEL_SELF);
 	succession_disconnect(&client_of(session)->succession);
 }
@@ -1260,6 +1316,8 @@ release(Client *client)
 	RecipeInput in = {.event = RECIPE_RELEASE};
 
 	note(client, "releases", 0);
+	if (client->owner)
+		see(client, "RELEASES", client->recipe.sequence);
 	client->wanted = client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
 	step(client, &in);
@@ -1272,6 +1330,7 @@ requeue(Client *client)
 	RecipeInput in = {.event = RECIPE_REQUEUE};
 
 	note(client, "queues again", 0);
+	see(client, "RELEASES", client->recipe.sequence);
 	client->requeued = true;
 	client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
@@ -2303,6 +2362,7 @@ typedef struct Mix
 								 * orphans */
 	bool		unread;			/* clients remember their directory */
 	bool		requeues;		/* owners queue again */
+	bool		traced;			/* only what proof/recipe.pml has, too */
 	unsigned	calm;			/* the higher, the rarer are faults */
 } Mix;
 
@@ -2419,9 +2479,9 @@ static void
 approach_end(void)
 {
 	ModelDirectory *dir = model_directory_at(MODEL_NAME, model->zxid);
-	int32_t		next = (model_one_in(4) ? INT32_MAX : ZNODE_LATE_SEQUENCE) -
-		(int32_t) model_choose(4);
+	int32_t		next = model_one_in(4) ? INT32_MAX : ZNODE_LATE_SEQUENCE;
 
+	next -= (int32_t) model_choose(4);
 	if (dir != NULL && model->ndirs[MODEL_NAME] < MAX_DIRS - 8 &&
 		dir->next < next)
 	{
@@ -2486,6 +2546,16 @@ random_requeue(const Mix *mix, Client *client)
 	}
 }
 
+/* One draw after the other: the order of a call's arguments is the compiler's. */
+static void
+want_at_random(const Mix *mix, Client *client, bool dir_known)
+{
+	bool		grouped = !mix->traced && model_one_in(4);
+	bool		shared = !mix->traced && model_one_in(3);
+
+	want(client, shared, grouped, dir_known);
+}
+
 static void
 random_want(const Mix *mix, Client *client)
 {
@@ -2502,16 +2572,22 @@ random_want(const Mix *mix, Client *client)
 	else if (!client->active && model->nnodes < MAX_NODES - 32)
 	{
 		choose_retaining(mix, client);
-		want(client, model_one_in(3), model_one_in(4), model_one_in(2));
+		want_at_random(mix, client, model_one_in(2));
 	}
 }
 
 static void
 random_other(const Mix *mix, Client *client)
 {
+	if (mix->traced)
+		return;
 	if (mix->kin && client->session.alive &&
 		model->nnodes < MAX_NODES - 64 && model_one_in(3))
-		kin_enters(client, model_one_in(2) ? W : R, model_one_in(2));
+	{
+		bool		orphan = model_one_in(2);
+
+		kin_enters(client, model_one_in(2) ? W : R, orphan);
+	}
 	else if ((mix->kin || mix->unread) && model_one_in(2) &&
 			 first_foreigner() >= 0)
 		foreigner_leaves(first_foreigner());
@@ -2529,7 +2605,10 @@ random_step(const Mix *mix)
 
 	if (model_choose(mix->calm) == 0)
 	{
-		schedule_random_fault(session, mix->restarts);
+		if (!mix->traced)
+			schedule_random_fault(session, mix->restarts);
+		else if (session->connected)
+			lose_connection(session, (int) model_choose(model_unapplied(session) + 1));
 		return;
 	}
 
@@ -2545,7 +2624,7 @@ random_step(const Mix *mix)
 		case 3:
 			if (model->ndirs[MODEL_NAME] < MAX_DIRS - 8)
 				model_collect_directory(MODEL_NAME);
-			if (mix->end && model_one_in(8))
+			if (mix->end && !mix->traced && model_one_in(8))
 				approach_end();
 			break;
 		case 4:
@@ -2585,10 +2664,14 @@ play_random(const Mix *mix, unsigned long run)
 	start_scene(mix->title, run);
 	nclients = mix->clients ? mix->clients : 1 + (int) model_choose(3);
 	if (mix->end)
-		model->first[MODEL_NAME] = (model_one_in(6) ? INT32_MAX :
-								 ZNODE_LATE_SEQUENCE) -
-			(int32_t) model_choose(4);
+	{
+		int32_t		first = model_one_in(6) ? INT32_MAX : ZNODE_LATE_SEQUENCE;
+
+		model->first[MODEL_NAME] = first - (int32_t) model_choose(4);
+	}
 	model->refusals = mix->refusals;
+	model->negative = !mix->traced;
+	scene->traced = mix->traced;
 	scene->tokens = mix->tokens;
 	scene->unread = mix->unread;
 	switch (model_choose(3))
@@ -2604,7 +2687,8 @@ play_random(const Mix *mix, unsigned long run)
 	}
 	for (int i = 0; i < nclients; i++)
 		add_client();
-	for (int steps = 100 + (int) model_choose(200); steps > 0; steps--)
+	for (int steps = (mix->traced ? 500 : 100) + (int) model_choose(200);
+		 steps > 0; steps--)
 		random_step(mix);
 
 	/* who has no part in it by now joins in, and then all come to rest */
@@ -2613,7 +2697,7 @@ play_random(const Mix *mix, unsigned long run)
 			scene->clients[i].session.alive)
 		{
 			choose_retaining(mix, &scene->clients[i]);
-			want(&scene->clients[i], model_one_in(3), model_one_in(4), false);
+			want_at_random(mix, &scene->clients[i], false);
 		}
 	schedule_settle();
 	model->refusals = false;
@@ -2698,6 +2782,8 @@ check_owner_tally(const Mix *mix, const Tally *before,
 		assert_true(tally.alone > before->alone + 100);
 		assert_true(tally.contended > before->contended + 100);
 		assert_true(model_tally.list_events > model_before->list_events + 100);
+		assert_true(tally.comers > before->comers + 20);
+		assert_true(tally.comers_gone > before->comers_gone);
 		assert_true(tally.gave_way > before->gave_way + 20);
 		assert_true(tally.set_in_use > before->set_in_use + 100);
 		assert_true(tally.told_retained > before->told_retained + 100);
@@ -2724,11 +2810,121 @@ test_random_schedules(void **state)
 	check_owner_tally(mix, &before, &model_before);
 }
 
+/*-------------------------------------------------------------------------
+ * Traces for the model in proof/recipe.pml
+ *-------------------------------------------------------------------------
+ */
+
+static void
+print_seen(const char *what, int client, int32_t sequence)
+{
+	printf("%s %d %d\n", what, client, (int) sequence);
+}
+
+static int
+client_of_node(const ModelNode *node)
+{
+	int			client = 0;
+
+	while (scene->clients[client].session.id != node->session)
+		client++;
+	return client;
+}
+
+/* All that the server did and callers saw, in order; and the rule broken. */
+static void
+print_trace(const char *rule)
+{
+	int			next = 0;
+
+	for (int64_t zxid = 1; zxid <= model->zxid; zxid++)
+	{
+		for (int i = 0; i < model->ndirs[MODEL_NAME]; i++)
+		{
+			if (model->dirs[MODEL_NAME][i].czxid == zxid)
+				print_seen("DIR_MADE", 0, 0);
+			if (model->dirs[MODEL_NAME][i].dzxid == zxid)
+				print_seen("DIR_GONE", 0, 0);
+		}
+		/* a requeue deletes a node and makes the next one */
+		for (int i = 0; i < model->nnodes; i++)
+			if (model->nodes[i].dzxid == zxid)
+				print_seen("NODE_GONE", client_of_node(&model->nodes[i]),
+						   model->nodes[i].sequence);
+		for (int i = 0; i < model->nnodes; i++)
+			if (model->nodes[i].czxid == zxid)
+				print_seen("NODE_MADE", client_of_node(&model->nodes[i]),
+						   model->nodes[i].sequence);
+		for (; next < scene->nseen && scene->seen[next].zxid <= zxid; next++)
+			print_seen(scene->seen[next].what, scene->seen[next].client,
+					   scene->seen[next].sequence);
+	}
+	printf("END %s\n", rule);
+}
+
+static jmp_buf stopped;
+
+/* A rule is broken, by a mutation: that is the end of the trace. */
+static void
+stop_trace(const char *rule)
+{
+	print_trace(rule);
+	longjmp(stopped, 1);
+}
+
+/* Every second one comes to the end of the counter. */
+static void
+print_traces(unsigned long runs)
+{
+	Mix			mix = {.title = "traced", .clients = MAX_CLIENTS,
+		.unread = true, .requeues = true, .traced = true, .calm = 40
+	};
+	ModelHooks	traced = hooks;
+
+	traced.stop = stop_trace;
+	model_reset(&traced, false);
+	for (volatile unsigned long run = 0; run < runs; run++)
+	{
+		mix.end = run % 2 == 1;
+		if (setjmp(stopped) == 0)
+		{
+			play_random(&mix, run);
+			print_trace("");
+		}
+	}
+}
+
+/* The mutations of recipe.c and succession.c that such a trace can show. */
+static const struct
+{
+	const char *name;
+	ZkMutation	mutation;
+}			mutations[] =
+{
+	{"recovered_create_owns", ZK_RECOVERED_CREATE_OWNS},
+	{"requeued_owns", ZK_REQUEUED_OWNS},
+	{"gap_owns", ZK_GAP_OWNS},
+	{"reconnected_owns", ZK_RECONNECTED_OWNS},
+	{"collected_owns", ZK_COLLECTED_OWNS}
+};
+
+/*
+ * All tests; or, with the arguments "traces" and a number, so many traces,
+ * with a third one of a mutated recipe.
+ */
 int
-main(void)
+main(int argc, char **argv)
 {
 	int			failed = 0;
 
+	if (argc >= 3 && strcmp(argv[1], "traces") == 0)
+	{
+		for (size_t i = 0; argc > 3 && i < lengthof(mutations); i++)
+			if (strcmp(argv[3], mutations[i].name) == 0)
+				zklock_mutation = mutations[i].mutation;
+		print_traces(strtoul(argv[2], NULL, 10));
+		return 0;
+	}
 	failed += schedule_run_tests("explored", scenarios, sizeof(scenarios[0]),
 								 lengthof(scenarios), test_scenario);
 	failed += schedule_run_tests("relayed", relays, sizeof(relays[0]),

@@ -124,8 +124,7 @@ watch_after(SuccessionWatch watch, Event event)
 		return SUCCESSION_ASKED;
 	if (watch != SUCCESSION_UNWATCHED && event == WATCHED)
 		return SUCCESSION_WATCHED;
-	if (event == FIRED || event == NOT_WATCHED ||
-		(watch == SUCCESSION_WATCHED && event == DISCONNECT))
+	if (event == FIRED || event == NOT_WATCHED || event == DISCONNECT)
 		return SUCCESSION_UNWATCHED;
 	return watch;
 }
@@ -172,11 +171,31 @@ test_late_number(void **arg)
 	assert_int_equal(succession_next(&succession), 0);
 }
 
+/*
+ * A get that is out when the connection is lost may be answered on the next
+ * one.  Its watch is of no use: it had an owner on the old connection only.
+ */
+static void
+test_get_of_lost_connection(void **arg)
+{
+	Succession	succession;
+
+	(void) arg;
+	succession_init(&succession);
+	succession_watch(&succession, 1);
+	succession_disconnect(&succession);
+	succession_watched(&succession, 1, true);
+	succession_leave(&succession, NUMBER);
+	succession_left(&succession, NUMBER, true);
+	assert_int_equal(succession_next(&succession), 0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_get_of_lost_connection),
 		cmocka_unit_test(test_late_number)
 	};
 

@@ -62,7 +62,6 @@ drop_at(int64_t now)
 	TurnInput	in = {
 		.now = now,
 		.quantum = QUANTUM,
-		.retain_time = RETAIN,
 		.waiting = 3,
 		.taker = true
 	};
@@ -78,7 +77,7 @@ retain_at(int64_t now)
 
 	in.waiting = 0;
 	in.taker = false;
-	in.retainable = true;
+	in.retain_time = RETAIN;
 	in.room = true;
 	return in;
 }
@@ -373,7 +372,7 @@ t4_each_drop_that_goes_on_is_one_less(void **state)
 	in = retain_at(DROPPED_AT + 2);
 	assert_int_equal(turn_dropped(&turn, &in), TURN_RETAIN);
 	assert_int_equal(turn.due, -1);
-	in.retainable = false;
+	in.retain_time = 0;
 	assert_int_equal(turn_dropped(&turn, &in), TURN_GIVE_UP);
 	assert_int_equal(turn.due, -1);
 }
@@ -557,9 +556,6 @@ d3_each_condition_counts(void **state)
 	assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
 	in = retain_at(DROPPED_AT);
 	in.room = false;
-	assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
-	in = retain_at(DROPPED_AT);
-	in.retainable = false;
 	assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
 	in = retain_at(DROPPED_AT);
 	in.taker = true;
@@ -929,12 +925,12 @@ i4_what_may_be_retained_is_kept_for_nobody(void **state)
 	{
 		Turn		turn = idle(TURN_RETAINED, all_behind[i]);
 
-		assert_int_equal(turn_unwanted(&turn, true, RETAIN,
+		assert_int_equal(turn_unwanted(&turn, RETAIN,
 									   DROPPED_AT + RETAIN - 1),
 						 all_behind[i] == TURN_CONTENDED ?
 						 TURN_GIVE_UP : TURN_KEEP);
 		turn = idle(TURN_GRANTED, all_behind[i]);
-		assert_int_equal(turn_unwanted(&turn, true, RETAIN,
+		assert_int_equal(turn_unwanted(&turn, RETAIN,
 									   DROPPED_AT + IDLE - 1),
 						 all_behind[i] == TURN_CONTENDED ?
 						 TURN_GIVE_UP : TURN_KEEP);
@@ -947,12 +943,12 @@ i5_what_nobody_wants_is_given_up(void **state)
 	Turn		turn = idle(TURN_RETAINED, TURN_ALONE);
 
 	(void) state;
-	assert_int_equal(turn_unwanted(&turn, true, RETAIN, DROPPED_AT + RETAIN),
+	assert_int_equal(turn_unwanted(&turn, RETAIN, DROPPED_AT + RETAIN),
 					 TURN_GIVE_UP);
 	turn = idle(TURN_HANDED_ON, TURN_ALONE);
-	assert_int_equal(turn_unwanted(&turn, true, RETAIN, DROPPED_AT + IDLE),
+	assert_int_equal(turn_unwanted(&turn, RETAIN, DROPPED_AT + IDLE),
 					 TURN_GIVE_UP);
-	assert_int_equal(turn_unwanted(&turn, false, RETAIN, DROPPED_AT),
+	assert_int_equal(turn_unwanted(&turn, 0, DROPPED_AT),
 					 TURN_GIVE_UP);
 }
 
@@ -1037,12 +1033,12 @@ p1_a_grant_relies_on_the_commit(void **state)
 		{
 			Turn		turn = granted((Story) {.retainable = retainable});
 
-			assert_true(turn_is_proved(&turn, retainable, 0,
+			assert_true(turn_is_proved(&turn, retainable ? RETAIN : 0, 0,
 									   GRANTED_AT + 100 * IDLE));
 
 			/* that others come says nothing about the session */
 			(void) turn_contended(&turn, true, true, 1, GRANTED_AT + 1);
-			assert_true(turn_is_proved(&turn, retainable, 0,
+			assert_true(turn_is_proved(&turn, retainable ? RETAIN : 0, 0,
 									   GRANTED_AT + 100 * IDLE));
 		}
 }
@@ -1056,10 +1052,10 @@ p2_the_lease_proves_all(void **state)
 		Turn		turn = idle(why, TURN_ALONE);
 		int64_t		now = DROPPED_AT + 100 * IDLE;
 
-		assert_true(turn_is_proved(&turn, true, now + 1, now));
-		assert_false(turn_is_proved(&turn, true, now, now));
-		assert_true(turn_is_proved(&turn, false, now + 1, now));
-		assert_false(turn_is_proved(&turn, false, now, now));
+		assert_true(turn_is_proved(&turn, RETAIN, now + 1, now));
+		assert_false(turn_is_proved(&turn, RETAIN, now, now));
+		assert_true(turn_is_proved(&turn, 0, now + 1, now));
+		assert_false(turn_is_proved(&turn, 0, now, now));
 	}
 }
 
@@ -1071,7 +1067,7 @@ p3_what_may_be_retained_needs_it(void **state)
 	{
 		Turn		turn = idle(why, TURN_ALONE);
 
-		assert_false(turn_is_proved(&turn, true, 0, DROPPED_AT));
+		assert_false(turn_is_proved(&turn, RETAIN, 0, DROPPED_AT));
 	}
 }
 
@@ -1081,9 +1077,9 @@ p4_a_recent_handoff_relies_on_the_commit(void **state)
 	Turn		turn = idle(TURN_HANDED_ON, TURN_ALONE);
 
 	(void) state;
-	assert_true(turn_is_proved(&turn, false, 0, DROPPED_AT + 2 * IDLE - 1));
+	assert_true(turn_is_proved(&turn, 0, 0, DROPPED_AT + 2 * IDLE - 1));
 	turn = idle(TURN_LEFT, TURN_ALONE);
-	assert_true(turn_is_proved(&turn, false, 0, DROPPED_AT + IDLE - 1));
+	assert_true(turn_is_proved(&turn, 0, 0, DROPPED_AT + IDLE - 1));
 }
 
 static void
@@ -1092,9 +1088,9 @@ p5_an_old_one_does_not(void **state)
 	Turn		turn = idle(TURN_HANDED_ON, TURN_ALONE);
 
 	(void) state;
-	assert_false(turn_is_proved(&turn, false, 0, DROPPED_AT + 2 * IDLE));
+	assert_false(turn_is_proved(&turn, 0, 0, DROPPED_AT + 2 * IDLE));
 	turn = idle(TURN_LEFT, TURN_ALONE);
-	assert_false(turn_is_proved(&turn, false, 0, DROPPED_AT + IDLE));
+	assert_false(turn_is_proved(&turn, 0, 0, DROPPED_AT + IDLE));
 }
 
 static void

@@ -162,7 +162,6 @@ look(const char *from)
 	memset(&start, 0, sizeof(start));
 	strcpy(start.from, holder->path);
 	start.wait = holder->waits[0];
-	graph_init(&graph);
 	graph_start(&graph, &start);
 	while (graph_next_read(&graph, &read))
 	{
@@ -405,8 +404,8 @@ who_is_only_ahead_of_others_requeues(void **state)
 
 /*
  * M holds z, and waits in tier 1 of x or y behind P, who wants both of T, and
- * began last; T waits for M.  So M and T are the deadlock.  "all": P's waits all
- * bear the mark; else only that for the lock of the two, as it was before.
+ * began last; T waits for M.  So M and T are the deadlock.  "all": P's waits
+ * all bear the mark; else only that for the lock of the two, as it was before.
  */
 static void
 play_ahead(bool any, bool of_later, bool all)
@@ -444,7 +443,9 @@ who_is_ahead_by_one_lock_is_no_member(void **state)
 		play_ahead((i & 1) != 0, (i & 2) != 0, (i & 4) != 0);
 }
 
-/* The same, but P holds a lock that T waits for, too: P is a member by that. */
+/*
+ * The same, but P holds a lock that T waits for, too: P is a member by that.
+ */
 static void
 who_is_ahead_and_a_member_may_fail(void **state)
 {
@@ -568,7 +569,9 @@ semaphores(void **state)
 	assert_false(look("x/1w"));
 }
 
-/* A note may tell of waits that no call has: for a lock and a permit together. */
+/*
+ * A note may tell of waits that no call has: for a lock and a permit together.
+ */
 static void
 a_permit_beside_a_lock(void **state)
 {
@@ -670,8 +673,8 @@ typedef enum Craft
 } Craft;
 
 /*
- * What notes may be made to say within the limits: each of n locks has an owner
- * that waits for 16 others.  Returns what a search costs.
+ * What notes may be made to say within the limits: each of n locks has an
+ * owner that waits for 16 others.  Returns what a search costs.
  */
 static long
 search_crafted(int n, Craft craft)

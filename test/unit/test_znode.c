@@ -388,7 +388,7 @@ test_make_uuid(void **state)
 		for (int i = 0; i < ZNODE_UUID_BYTES; i++)
 		{
 			if (i == 6)
-				assert_int_equal(bytes[i], 0x40 | (fill & 0x0F));
+				assert_int_equal(bytes[i], 0x80 | (fill & 0x0F));
 			else if (i == 8)
 				assert_int_equal(bytes[i], 0x80 | (fill & 0x3F));
 			else
@@ -447,6 +447,40 @@ test_contender_names(void **state)
 		assert_int_equal(contender.sequence, examples[i].sequence);
 		assert_int_equal(contender.shared, examples[i].kind == ZNODE_READER);
 	}
+}
+
+/* By its name, a contender is of an instance, or of another kind of client. */
+static void
+test_is_of_instance(void **state)
+{
+	static const char *const others[] = {
+		/* Curator, kazoo with extra_lock_patterns, and go-zk */
+		"_c_01234567-89ab-4def-8edc-ba9876543210-lock-0000000001",
+		"0123456789ab4def8edcba9876543210__lock__0000000001",
+		"_c_0123456789ab8def8edcba9876543210-lock-0000000001",
+
+		/* other versions and variants */
+		"_c_01234567-89ab-7def-8edc-ba9876543210-lock-0000000001",
+		"_c_01234567-89ab-9def-8edc-ba9876543210-lock-0000000001",
+		"_c_01234567-89ab-8def-7edc-ba9876543210-lock-0000000001",
+		"_c_01234567-89ab-8def-cedc-ba9876543210-lock-0000000001",
+		"lock-0000000001",
+		""
+	};
+	uint8_t		bytes[ZNODE_UUID_BYTES];
+	char		name[ZNODE_CONTENDER_SIZE];
+
+	(void) state;
+	for (int fill = 0; fill <= 0xFF; fill++)
+	{
+		memset(bytes, fill, sizeof(bytes));
+		znode_make_uuid(bytes);
+		znode_contender_name(bytes, ZNODE_WRITER, 42, name);
+		assert_true(znode_is_of_instance(name));
+	}
+	for (size_t i = 0; i < lengthof(others); i++)
+		if (znode_is_of_instance(others[i]))
+			fail_msg("%s", others[i]);
 }
 
 static void
@@ -707,6 +741,7 @@ main(void)
 		cmocka_unit_test(test_check_root),
 		cmocka_unit_test(test_path_size),
 		cmocka_unit_test(test_make_uuid),
+		cmocka_unit_test(test_is_of_instance),
 		cmocka_unit_test(test_contender_names),
 		cmocka_unit_test(test_parse_contender),
 		cmocka_unit_test(test_parse_stranger),

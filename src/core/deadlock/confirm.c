@@ -3,7 +3,8 @@
  * confirm.c
  *		Probes, answers and verdicts: the second half of a detector.
  *
- * See detector.c for the protocol.  The states of a probe and its events:
+ * See detector.c for the protocol.  The states of a probe in an instance, and
+ * its events:
  *
  *	CREATING	create ok, the victim is ours -> WAITING
  *				create ok, it is not -> SCANNING: scan
@@ -48,9 +49,19 @@
  * are readers, and the probe exist.  It removes the victim's wait from our
  * notes, and creates the verdict.
  *
- * The contents of our own notes are known without their versions.  Each act of
- * ours changes them; if an act failed for that, so would all others whose
- * probes were made before it, and those of other instances with it.
+ * The versions of our own notes are not checked, since we know what they
+ * contain.  Each act of ours writes some of them.  If that made the acts on
+ * all earlier probes fail, deadlocks that exist at a time would end one by
+ * one.
+ *
+ * Nor are the answers.  An instance whose wait has ended removes it from H's
+ * note.  It deletes its answer at a deadline of its own, whether the wait has
+ * ended or not: if the victim's instance took longer to read the answers and
+ * to act, each act would fail, and the deadlock would last.
+ *
+ * Of a "between" only the existence is checked, since nothing else matters: a
+ * reader waits behind it as long as it exists, and it waits itself, so its
+ * data say nothing of that.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -71,8 +82,9 @@
 
 /*
  * A probe expires this long (us) plus twice deadlock_timeout after the last
- * event about it.  An answer takes several requests, so where ZooKeeper is
- * slow it lives longer, by this multiple of the time of its own create or get.
+ * event about it.  An answer takes several requests, so if ZooKeeper is slow
+ * the probe lives longer, by this multiple of the time that its own create or
+ * get took.
  */
 #define MIN_LIFE	INT64_C(1000000)
 #define LIFE_TRIPS	10
@@ -90,7 +102,7 @@ find_probe(Detection *state, const char *dir, int32_t number)
 	return NULL;
 }
 
-/* There was an event about a probe. */
+/* There was an event about a probe: put off its deadline. */
 static void
 renew(const Detection *state, Probe *probe)
 {
@@ -126,7 +138,7 @@ remove_probe(Detection *state, Probe *probe)
 			(&state->probes[state->nprobes] - probe) * sizeof(Probe));
 }
 
-/* The name of a probe. */
+/* The name of a probe's znode. */
 static void
 probe_node(const Probe *probe, char name[PROBE_NAME_SIZE])
 {
@@ -146,10 +158,10 @@ end_probe(Detection *state, Probe *probe)
 	if (probe->ours)
 	{
 		probe_node(probe, name);
-		waits_dir_throw_away(state, probe->dir, name);
+		waits_dir_delete(state, probe->dir, name);
 	}
 	if (probe->answer[0] != '\0')
-		waits_dir_throw_away(state, probe->dir, probe->answer);
+		waits_dir_delete(state, probe->dir, probe->answer);
 	probe->answer[0] = '\0';
 }
 
@@ -165,7 +177,10 @@ all_members(const Probe *probe)
 	return UINT64_MAX >> (64 - probe->deadlock.nmembers);
 }
 
-/* Create our answer, with the edges that we confirm; none means no. */
+/*
+ * Create our answer, with the edges that we confirm; none means no, and ends
+ * the probe if it is ours.
+ */
 static void
 answer(Detection *state, Probe *probe, uint64_t confirmed)
 {
@@ -196,8 +211,8 @@ answer(Detection *state, Probe *probe, uint64_t confirmed)
 
 /*
  * confirm_found
- *		A search has found a deadlock: ask all members, unless that was
- *		done.
+ *		A search has found a deadlock: create a probe of it, unless there is
+ *		one, or too many are ours.
  *
  * Takes ownership of the deadlock.
  */
@@ -247,7 +262,7 @@ confirm_found(Detection *state, WaitDeadlock *deadlock)
 	state->counts->probes++;
 }
 
-/* Have the locks scanned for a probe that has been read. */
+/* Have the locks scanned for a probe. */
 static void
 scan(Detection *state, Probe *probe)
 {
@@ -262,8 +277,9 @@ scan(Detection *state, Probe *probe)
 }
 
 /*
- * A probe has been read: check our edges of it.  If the victim is ours, that
- * is done when all others have confirmed theirs, right before the act.
+ * A probe has been read, or ours been created: have our edges in it checked.
+ * If the victim is ours, that is done when all others have confirmed theirs,
+ * right before the act.
  */
 static void
 take_up(Detection *state, Probe *probe)
@@ -272,11 +288,13 @@ take_up(Detection *state, Probe *probe)
 	renew(state, probe);
 	probe->mine = 0;
 	for (int i = 0; i < probe->deadlock.nmembers; i++)
-		if (detection_find_holder(state, probe->deadlock.members[i].edge.from))
+		if (detection_find_note(state, probe->deadlock.members[i].edge.from))
 			probe->mine |= UINT64_C(1) << i;
 	probe->state = PROBE_WAITING;
 	if (probe->mine == 0)
 		end_probe(state, probe);
+	else if (!is_mine(probe, 0) && ZK_MUTATED(ZK_DEADLOCK_ANSWERED_BLINDLY))
+		answer(state, probe, probe->mine);
 	else if (!is_mine(probe, 0) || ZK_MUTATED(ZK_DEADLOCK_UNCONFIRMED) ||
 			 ZK_MUTATED(ZK_DEADLOCK_CHECKED_EARLY))
 		scan(state, probe);
@@ -312,17 +330,16 @@ on_probe_created(Detection *state, const Pending *pending,
 static void
 on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	char		waits_dir_path[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
 	Probe	   *probe;
 
-	strcpy(waits_dir_path, pending->path);
-	*strrchr(waits_dir_path, '/') = '\0';
-	probe = find_probe(state, waits_dir_path, pending->number);
+	(void) vertex_split_path(pending->path, dir);
+	probe = find_probe(state, dir, pending->number);
 	if (probe != NULL)
 		probe->answering = false;
 	if (in->answer.result == REQUEST_UNKNOWN)
 	{
-		waits_dir_sweep(state, waits_dir_path);
+		waits_dir_sweep(state, dir);
 		if (probe != NULL)
 			end_probe(state, probe);
 	}
@@ -330,39 +347,38 @@ on_answered(Detection *state, const Pending *pending, const DetectorInput *in)
 	{
 		if (probe == NULL || probe->state == PROBE_OVER ||
 			strlen(in->answer.node) >= PROBE_NAME_SIZE)
-			waits_dir_throw_away(state, waits_dir_path, in->answer.node);
+			waits_dir_delete(state, dir, in->answer.node);
 		else
 			strcpy(probe->answer, in->answer.node);
 	}
 }
 
-/* A probe is being read; or a znode, to see whether it is ours. */
+/*
+ * A probe has been read; or a znode, to see whether it is ours.  A znode of
+ * ours that is read is unknown, and so is deleted.
+ */
 static void
 on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 {
-	char		waits_dir_path[NOTE_VERTEX_SIZE];
+	char		dir[NOTE_VERTEX_SIZE];
+	const char *name = vertex_split_path(pending->path, dir);
 	Probe	   *probe;
-	const char *name = strrchr(pending->path, '/') + 1;
 	bool		ours = in->answer.result == REQUEST_OK && in->answer.ours;
 
-	strcpy(waits_dir_path, pending->path);
-	*strrchr(waits_dir_path, '/') = '\0';
+	if (ours)
+		waits_dir_delete(state, dir, name);
 	if (pending->task == TASK_SWEEP)
 	{
-		if (ours)
-			waits_dir_throw_away(state, waits_dir_path, name);
-		else if (in->answer.result == REQUEST_UNKNOWN)
-			waits_dir_sweep(state, waits_dir_path);
+		if (in->answer.result == REQUEST_UNKNOWN)
+			waits_dir_sweep(state, dir);
 		return;
 	}
-	if (ours)
-		waits_dir_throw_away(state, waits_dir_path, name);
-	probe = find_probe(state, waits_dir_path, pending->number);
-	if (probe == NULL)
-		return;
+	probe = find_probe(state, dir, pending->number);
+	if (probe == NULL || probe->read != pending->serial)
+		return;					/* it has been forgotten since */
 	if (in->answer.result == REQUEST_UNKNOWN)
 	{
-		/* the next list shows it again; it may be ours, and too old already */
+		/* the next list shows it again, and it gets a new deadline */
 		remove_probe(state, probe);
 		return;
 	}
@@ -379,23 +395,24 @@ on_read(Detection *state, const Pending *pending, const DetectorInput *in)
 static bool
 is_yet_to_be_published(const Detection *state, const LocalEdge *edge)
 {
-	const Holder *holder = edge->holder;
+	const OwnNote *note = edge->note;
 
-	if (holder->gone || holder->retry_at > state->now)
+	if (note->gone || note->retry_at > state->now)
 		return false;
-	if (holder->out != 0)
+	if (note->out != 0)
 		return true;
-	for (int i = 0; i < holder->nsent; i++)
-		if (note_same_wait(&holder->sent[i], &edge->edge.wait))
+	for (int i = 0; i < note->nsent; i++)
+		if (note_same_wait(&note->sent[i], &edge->edge.wait))
 			return false;
-	return holder->nsent < NOTE_MAX_WAITS;
+	return note->nsent < NOTE_MAX_WAITS;
 }
 
 /*
  * Are all local edges that end with this wait in our notes?
  *
- * If not, the creator of a probe with it did not know all that it blocks, and
- * the deadlock may contain a smaller one without the victim.
+ * If not, the creator of a probe with this wait did not know all contenders
+ * that the waiting process keeps from others, and the deadlock may contain a
+ * smaller one without the victim.
  */
 static bool
 is_published(const Detection *state, const NoteWait *wait)
@@ -478,14 +495,14 @@ report_end(Detection *state, const Probe *probe, int64_t zxid)
 	state->out->nverdicts++;
 }
 
-/* A contender of ours if it is a member, or NULL. */
-static const Holder *
+/* The note of a member, if that is a contender of ours; or NULL. */
+static const OwnNote *
 own_note(const Detection *state, const Probe *probe, int member)
 {
 	const char *path = probe->deadlock.members[member].edge.from;
 
 	return is_mine(probe, member) && !vertex_is_node(path) ?
-		detection_find_holder(state, path) : NULL;
+		detection_find_note(state, path) : NULL;
 }
 
 /* Fill in what the act checks. */
@@ -503,7 +520,8 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	checks[0].path = detection_strdup(state, path);
 	checks[0].version = -1;
 	op->nchecks = 1;
-	for (int i = 0; i < deadlock->nmembers; i++)
+	for (int i = 0; i < deadlock->nmembers &&
+		 !ZK_MUTATED(ZK_DEADLOCK_ACT_UNCHECKED); i++)
 	{
 		const WaitMember *member = &deadlock->members[i];
 
@@ -527,7 +545,9 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	op->checks = checks;
 }
 
-/* Does this wait of ours end with the victim's?  All of one process do. */
+/*
+ * Does this wait of ours end with the victim's?  All of the same process do.
+ */
 static bool
 is_ended(const NoteWait *wait, const NoteWait *victim)
 {
@@ -537,26 +557,26 @@ is_ended(const NoteWait *wait, const NoteWait *victim)
 
 /* The waits of a note without the one that is to end; returns their number. */
 static int
-without(const Holder *holder, const NoteWait *victim,
+without(const OwnNote *note, const NoteWait *victim,
 		NoteWait waits[NOTE_MAX_WAITS])
 {
 	int			n = 0;
 
-	for (int i = 0; i < holder->nsent; i++)
-		if (!is_ended(&holder->sent[i], victim))
-			waits[n++] = holder->sent[i];
+	for (int i = 0; i < note->nsent; i++)
+		if (!is_ended(&note->sent[i], victim))
+			waits[n++] = note->sent[i];
 	return n;
 }
 
-/* Is the wait in a note that is being written? */
+/* Is the victim's wait in a note that is being written, or may be in one? */
 static bool
 is_being_written(const Detection *state, const NoteWait *victim)
 {
-	for (const Holder *holder = detection_next_holder(state, NULL);
-		 holder != NULL; holder = detection_next_holder(state, holder))
-		for (int i = 0; i < holder->nsent; i++)
-			if ((holder->out != 0 || holder->unsure) &&
-				is_ended(&holder->sent[i], victim))
+	for (const OwnNote *note = detection_next_note(state, NULL);
+		 note != NULL; note = detection_next_note(state, note))
+		for (int i = 0; i < note->nsent; i++)
+			if ((note->out != 0 || note->unsure) &&
+				is_ended(&note->sent[i], victim))
 				return true;
 	return false;
 }
@@ -568,54 +588,54 @@ is_being_written(const Detection *state, const NoteWait *victim)
 static void
 fill_notes(Detection *state, const NoteWait *victim, DetectorOp *op)
 {
-	DetectorNote *others = detection_alloc(state, (state->nholders + 1) *
+	DetectorNote *others = detection_alloc(state, (state->nnotes + 1) *
 										   sizeof(DetectorNote));
 
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
+	for (OwnNote *note = detection_next_note(state, NULL); note != NULL;
+		 note = detection_next_note(state, note))
 	{
 		NoteWait	left[NOTE_MAX_WAITS];
 		NoteWait   *waits;
-		int			n = without(holder, victim, left);
+		int			n = without(note, victim, left);
 
-		if (n == holder->nsent && strcmp(holder->path, op->request.path) != 0)
+		if (n == note->nsent && strcmp(note->path, op->request.path) != 0)
 			continue;
 		waits = detection_alloc(state, n * sizeof(NoteWait));
 		memcpy(waits, left, n * sizeof(NoteWait));
-		if (strcmp(holder->path, op->request.path) == 0)
+		if (strcmp(note->path, op->request.path) == 0)
 		{
 			op->waits = waits;
 			op->nwaits = n;
 		}
 		else
 		{
-			others[op->nothers].path = detection_strdup(state, holder->path);
+			others[op->nothers].path = detection_strdup(state, note->path);
 			others[op->nothers].waits = waits;
 			others[op->nothers++].nwaits = n;
 		}
-		holder->out = op->request.serial;
+		note->out = op->request.serial;
 	}
 	op->others = others;
 }
 
 /*
- * Can the deadlock be ended?  Not while a note of the victim's, or of a member
- * of ours, is being written: its version is unknown.
+ * Can the deadlock be ended?  Not while a note with the victim's wait, or of a
+ * member of ours, is being written: what it contains is unknown.
  */
 static bool
 can_act(Detection *state, const Probe *probe)
 {
 	const WaitEdge *victim = &probe->deadlock.members[0].edge;
-	const Holder *holder = detection_find_holder(state, victim->from);
+	const OwnNote *note = detection_find_note(state, victim->from);
 
 	for (int i = 0; i < probe->deadlock.nmembers; i++)
 	{
-		const Holder *note = own_note(state, probe, i);
+		const OwnNote *own = own_note(state, probe, i);
 
-		if (note != NULL && (note->out != 0 || note->unsure))
+		if (own != NULL && (own->out != 0 || own->unsure))
 			return false;
 	}
-	return holder != NULL && holder->out == 0 && !holder->unsure &&
+	return note != NULL && note->out == 0 && !note->unsure &&
 		!is_being_written(state, &victim->wait);
 }
 
@@ -628,7 +648,7 @@ has_grown(const Detection *state, const Probe *probe)
 {
 	for (int i = 0; i < probe->deadlock.nmembers; i++)
 	{
-		const Holder *note = own_note(state, probe, i);
+		const OwnNote *note = own_note(state, probe, i);
 
 		if (note != NULL && probe->deadlock.members[i].version < note->grown)
 			return true;
@@ -669,21 +689,21 @@ static void
 act_answered(Detection *state, const Probe *probe, uint32_t serial,
 			 RequestResult result)
 {
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
+	for (OwnNote *note = detection_next_note(state, NULL); note != NULL;
+		 note = detection_next_note(state, note))
 	{
-		if (holder->out != serial)
+		if (note->out != serial)
 			continue;
-		holder->out = 0;
+		note->out = 0;
 		if (result == REQUEST_OK && probe != NULL)
-			holder->nsent = without(holder,
+			note->nsent = without(note,
 									&probe->deadlock.members[0].edge.wait,
-									holder->sent);
+									note->sent);
 		else if (result == REQUEST_NO_NODE)
-			holder->copy_differs = true;
+			note->copy_differs = true;
 		else
-			holder->unsure = true;
-		detection_note_changed(state, holder, false);
+			note->unsure = true;
+		detection_note_changed(state, note, false);
 	}
 }
 
@@ -702,7 +722,7 @@ end_victim(Detection *state, Probe *probe, int64_t zxid)
 		if (is_ended(&state->edges[i].edge.wait, victim))
 		{
 			state->edges[i].ended = true;
-			detection_note_changed(state, state->edges[i].holder, false);
+			detection_note_changed(state, state->edges[i].note, false);
 		}
 	if (waits_is_requeued(&probe->deadlock))
 		state->counts->requeues++;
@@ -763,10 +783,10 @@ on_new_child(Detection *state, WaitsDir *dir, const char *child,
 	probe = find_probe(state, dir->path, name.number);
 	if (probe == NULL && name.kind == PROBE_QUESTION)
 	{
-		(void) add_probe(state, dir->path, name.number, PROBE_READING,
-						 serial);
-		(void) detection_send(state, REQUEST_GET, TASK_READ, path,
-							  name.number);
+		probe = add_probe(state, dir->path, name.number, PROBE_READING,
+						  serial);
+		probe->read = detection_send(state, REQUEST_GET, TASK_READ, path,
+									 name.number)->request.serial;
 	}
 	else if (dir->sweep && name.kind != PROBE_QUESTION &&
 			 (probe == NULL || strcmp(probe->answer, child) != 0))
@@ -775,7 +795,8 @@ on_new_child(Detection *state, WaitsDir *dir, const char *child,
 }
 
 /*
- * Take the news of a child of a directory; "verdicts" and "seen" are by probe.
+ * Note what a child of a directory says about a probe; "verdicts" and "seen"
+ * are by probe.
  */
 static void
 on_child(Detection *state, const WaitsDir *dir, const char *child,
@@ -808,7 +829,7 @@ delete_verdict(Detection *state, Probe *probe)
 
 	probe_verdict_name(probe->number, name);
 	if (probe->verdict)
-		waits_dir_throw_away(state, probe->dir, name);
+		waits_dir_delete(state, probe->dir, name);
 	probe->verdict = false;
 }
 
@@ -902,7 +923,7 @@ on_listed(Detection *state, const Pending *pending, const DetectorInput *in)
 	}
 }
 
-/* Handle the answer to an operation; those of others are ignored. */
+/* Handle the answer to an operation that is of a task of this file. */
 void
 confirm_done(Detection *state, const Pending *pending, const DetectorInput *in)
 {
@@ -964,7 +985,7 @@ has_elder(const Detection *state, const Probe *probe)
 
 /*
  * The victim of a probe is ours, and all others have confirmed their edges:
- * act, if ours have just been checked.
+ * act if ours have just been checked, else have them checked.
  */
 static void
 finish(Detection *state, Probe *probe)
@@ -1014,7 +1035,7 @@ advance_probe(Detection *state, Probe *probe)
 
 /*
  * confirm_advance
- *		Do what can be done now: with a connection, send; without, forget
+ *		Do what can be done now.  Without a connection, that is only to end
  *		what is too old.
  */
 void

@@ -7,9 +7,9 @@
  * wait for their answers, and memory for both.
  *
  * Cost.  One scan may report thousands of edges, and each of their notes is
- * written and answered individually.  So edges and holders are found by hash,
- * each holder knows its edges, and an event only makes work for the holders
- * that it changes: detection_note_changed().
+ * written and answered individually.  So edges and notes are found by hash,
+ * each note knows its edges, and an event only makes work for the notes that
+ * it changes: detection_note_changed().
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -139,7 +139,7 @@ hash_edge(uint64_t hash, const NoteWait *wait)
 	return hash_bytes(hash, wait->to, strlen(wait->to));
 }
 
-/* The same edge among those that there are; NULL: there is none. */
+/* The same edge among the local ones; NULL: there is none. */
 LocalEdge *
 detection_find_edge(Detection *state, const WaitEdge *edge)
 {
@@ -156,7 +156,7 @@ detection_find_edge(Detection *state, const WaitEdge *edge)
 
 /*
  * detection_set_edges
- *		These are the edges from now on, each with its holder: an array,
+ *		Make these the local edges.  Each has its "note"; the array is
  *		malloc'd.
  */
 void
@@ -170,16 +170,16 @@ detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
 	table = memory_alloc(size * sizeof(int));
 	memset(table, -1, size * sizeof(int));
 	for (int i = 0; i < state->nedges; i++)
-		state->edges[i].holder->edges = -1;
+		state->edges[i].note->edges = -1;
 	for (int i = nedges - 1; i >= 0; i--)
 	{
-		Holder	   *holder = edges[i].holder;
-		uint64_t	hash = hash_edge(holder->hash, &edges[i].edge.wait);
+		OwnNote    *note = edges[i].note;
+		uint64_t	hash = hash_edge(note->hash, &edges[i].edge.wait);
 
 		edges[i].next_of_hash = table[hash & (size - 1)];
 		table[hash & (size - 1)] = i;
-		edges[i].next_of_holder = holder->edges;
-		holder->edges = i;
+		edges[i].next_of_note = note->edges;
+		note->edges = i;
 	}
 	free(state->edge_table);
 	state->edge_table = table;
@@ -190,128 +190,127 @@ detection_set_edges(Detection *state, LocalEdge *edges, int nedges)
 	state->nedges = nedges;
 	state->recount = true;
 	if (nedges == 0)
-		state->look_at = INT64_MAX;
+		state->search_at = INT64_MAX;
 }
 
-/* What is known of the note of a contender of ours; NULL: nothing. */
-Holder *
-detection_find_holder(const Detection *state, const char *path)
+/* What is known of the note of a contender or session; NULL: nothing. */
+OwnNote *
+detection_find_note(const Detection *state, const char *path)
 {
-	Holder	   *holder = NULL;
+	OwnNote    *note = NULL;
 
-	if (state->holder_mask != 0)
-		holder = state->holders[hash_path(path) & state->holder_mask];
-	while (holder != NULL && strcmp(holder->path, path) != 0)
-		holder = holder->next;
-	return holder;
+	if (state->note_mask != 0)
+		note = state->notes[hash_path(path) & state->note_mask];
+	while (note != NULL && strcmp(note->path, path) != 0)
+		note = note->next;
+	return note;
 }
 
-/* Have at least one bucket for each holder. */
+/* Have at least one bucket for each note. */
 static void
-make_room_for_holder(Detection *state)
+make_room_for_note(Detection *state)
 {
-	uint64_t	size = 2 * (state->holder_mask + 1);
-	Holder	  **table;
-	Holder	   *holder;
+	uint64_t	size = 2 * (state->note_mask + 1);
+	OwnNote   **table;
+	OwnNote    *note;
 
-	if ((uint64_t) state->nholders < state->holder_mask)
+	if ((uint64_t) state->nnotes < state->note_mask)
 		return;
-	table = memory_alloc(size * sizeof(Holder *));
-	for (uint64_t i = 0; i < size / 2 && state->holders != NULL; i++)
-		while ((holder = state->holders[i]) != NULL)
+	table = memory_alloc(size * sizeof(OwnNote *));
+	for (uint64_t i = 0; i < size / 2 && state->notes != NULL; i++)
+		while ((note = state->notes[i]) != NULL)
 		{
-			state->holders[i] = holder->next;
-			holder->next = table[holder->hash & (size - 1)];
-			table[holder->hash & (size - 1)] = holder;
+			state->notes[i] = note->next;
+			note->next = table[note->hash & (size - 1)];
+			table[note->hash & (size - 1)] = note;
 		}
-	free(state->holders);
-	state->holders = table;
-	state->holder_mask = size - 1;
+	free(state->notes);
+	state->notes = table;
+	state->note_mask = size - 1;
 }
 
 /*
- * detection_add_holder
- *		What is known of the note of a contender of ours, or of a session's
- *		znode, from now on.
+ * detection_add_note
+ *		As detection_find_note(), but made if it is not there.
  */
-Holder *
-detection_add_holder(Detection *state, const char *path)
+OwnNote *
+detection_add_note(Detection *state, const char *path)
 {
-	Holder	   *holder = detection_find_holder(state, path);
-	Holder	  **bucket;
+	OwnNote    *note = detection_find_note(state, path);
+	OwnNote   **bucket;
 
-	if (holder != NULL)
-		return holder;
-	make_room_for_holder(state);
-	holder = memory_alloc(sizeof(Holder));
-	strcpy(holder->path, path);
-	holder->hash = hash_path(path);
-	holder->edges = -1;
-	holder->session = vertex_is_node(path);
-	bucket = &state->holders[holder->hash & state->holder_mask];
-	holder->next = *bucket;
-	*bucket = holder;
-	state->nholders++;
+	if (note != NULL)
+		return note;
+	make_room_for_note(state);
+	note = memory_alloc(sizeof(OwnNote));
+	strcpy(note->path, path);
+	note->hash = hash_path(path);
+	note->edges = -1;
+	note->session = vertex_is_node(path);
+	bucket = &state->notes[note->hash & state->note_mask];
+	note->next = *bucket;
+	*bucket = note;
+	state->nnotes++;
 	state->recount = true;
-	return holder;
+	return note;
 }
 
-/* Forget a holder without edges that is not among the changed. */
+/* Forget a note without edges that is not among the changed. */
 void
-detection_drop_holder(Detection *state, Holder *holder)
+detection_drop_note(Detection *state, OwnNote *note)
 {
-	Holder	  **link = &state->holders[holder->hash & state->holder_mask];
+	OwnNote   **link = &state->notes[note->hash & state->note_mask];
 
-	while (*link != holder)
+	while (*link != note)
 		link = &(*link)->next;
-	*link = holder->next;
-	free(holder->sent);
-	free(holder);
+	*link = note->next;
+	free(note->sent);
+	free(note);
 
-	/* until the next edges come their directories are taken to be used */
-	if (--state->nholders == 0)
+	/* the directory stays in use until the next edges, or the last note */
+	if (--state->nnotes == 0)
 		state->recount = true;
 }
 
-/* Any holder, or the one that comes after another; NULL: there is none. */
-Holder *
-detection_next_holder(const Detection *state, const Holder *holder)
+/* The note after this one (NULL: the first one), in any order; or NULL. */
+OwnNote *
+detection_next_note(const Detection *state, const OwnNote *note)
 {
 	uint64_t	bucket = 0;
 
-	if (holder != NULL && holder->next != NULL)
-		return holder->next;
-	if (holder != NULL)
-		bucket = (holder->hash & state->holder_mask) + 1;
-	for (; state->holders != NULL && bucket <= state->holder_mask; bucket++)
-		if (state->holders[bucket] != NULL)
-			return state->holders[bucket];
+	if (note != NULL && note->next != NULL)
+		return note->next;
+	if (note != NULL)
+		bucket = (note->hash & state->note_mask) + 1;
+	for (; state->notes != NULL && bucket <= state->note_mask; bucket++)
+		if (state->notes[bucket] != NULL)
+			return state->notes[bucket];
 	return NULL;
 }
 
-/* A note may have to be written, ahead of others or behind them. */
+/* A note may have to be written: ahead of the others, if "first". */
 void
-detection_note_changed(Detection *state, Holder *holder, bool first)
+detection_note_changed(Detection *state, OwnNote *note, bool first)
 {
-	if (holder->changed)
+	if (note->changed)
 		return;
-	holder->changed = true;
-	holder->next_changed = first ? state->changed : NULL;
+	note->changed = true;
+	note->next_changed = first ? state->changed : NULL;
 	if (state->changed == NULL)
-		state->last_changed = holder;
+		state->last_changed = note;
 	else if (!first)
-		state->last_changed->next_changed = holder;
+		state->last_changed->next_changed = note;
 	if (first || state->changed == NULL)
-		state->changed = holder;
+		state->changed = note;
 	if (!first)
-		state->last_changed = holder;
+		state->last_changed = note;
 }
 
 /* Any note may have to be written. */
 void
 detection_note_all_changed(Detection *state)
 {
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
-		detection_note_changed(state, holder, false);
+	for (OwnNote *note = detection_next_note(state, NULL); note != NULL;
+		 note = detection_next_note(state, note))
+		detection_note_changed(state, note, false);
 }

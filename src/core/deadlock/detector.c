@@ -10,12 +10,14 @@
  * A local edge H -> W says that our contender H is held, and that its holder
  * waits for our contender W, directly or through other backends.  It has
  * identities that are never reused: the hold, the wait, and the chain of waits
- * in between.  waits.c says what the edges are part of.
+ * in between.  waits.c defines the graph that the edges of all instances and
+ * the queues make, and what a deadlock in it is.
  *
  *	1	Publish.  The edges are written into H's note, and removed when they no
- *		longer exist.  Beyond NOTE_MAX_WAITS they take turns.  Those from a
- *		session are written into a znode of its own (vertex.c), created when
- *		the directory is known to exist, and deleted when there are none.
+ *		longer exist.  If they are more than NOTE_MAX_WAITS, they take turns.
+ *		Those from a session are written into a znode of that session
+ *		(vertex.c), which is created when its directory is known to exist, and
+ *		deleted when there are none.
  *	2	Search.  When the write has been answered we search once from the edge,
  *		then again each deadlock_timeout while it lasts, and at once after a
  *		lost connection.  The queues and the notes of owners are read,
@@ -28,16 +30,16 @@
  *		creates an answer: the edge is still the same, or not.
  *	5	Act.  When all others have confirmed their edges, the victim's
  *		instance, and no other, scans its locks, too, and at once sends one
- *		multi (confirm.c): if anything has changed, it does nothing.
- *	6	All participants read the verdict.  Each deletes its own znodes when
- *		the verdict is there, an edge was denied, or nothing has happened for
- *		some time.
+ *		multi (confirm.c), which does nothing if anything has changed.
+ *	6	Verdict.  All instances with an edge in the probe read that it has been
+ *		ended.  Each deletes its own znodes when the verdict is there, an edge
+ *		was denied, or nothing has happened for some time.
  *
  * confirm.c has 3 to 6 with the states of a probe, probe.c their form.
  *
  * The deadlock that an act ends existed at one moment: when the first answer
- * was given (or, without another instance, when the victim's scanned its
- * locks).
+ * was given or, if no other instance has an edge in it, when the victim's
+ * instance scanned its locks.
  *
  *	- Each edge existed before the probe did: it was in the note.  It existed
  *	  again when its instance answered, or scanned before its act.
@@ -49,22 +51,23 @@
  *	  its own answer, which was not earlier.
  *	- W waited behind H then.  That H is ahead was read before the probe, and
  *	  the order of a queue does not change.  The act finds H, W, and each
- *	  contender between two readers, so they existed all the time: a name is
- *	  used once.  Permits are counted from the front, so those that the act
- *	  finds were in the way all the time.
+ *	  "between" of a reader, so they existed all the time: a name is used once.
+ *	  Permits are counted from the front, so those that the act finds were in
+ *	  the way all the time.
  *	- A deadlock does not end by itself.  If a process gave up after its
- *	  instance's answer, the victim dies too late, but not for a deadlock that
- *	  never existed.  In the victim's own instance no process has given up when
- *	  the act is sent.
+ *	  instance's answer, the victim fails although the deadlock is over, but
+ *	  not for a deadlock that never existed.  In the victim's own instance no
+ *	  process has given up when the act is sent.
  *
  * A deadlock that lasts is found.  One of its edges' writes is the last.  The
  * server that answers it has applied all writes before it, and a session never
  * moves to a server that has applied less than the session has seen.  So a
  * search that begins after the answer reads all the notes; it reads the queues
  * as well, since an edge is published when its wait has long been in the
- * queue.  By waits.c one of the searching instances reports it or another,
- * smaller one.  (A search before an instance's own write is not enough: two
- * that search at the same time, and write afterwards, find nothing.)
+ * queue.  By the proof in waits.c one of the searching instances reports it or
+ * another, smaller one.  (A search before an instance's own write is not
+ * enough: two instances that search at the same time, and write afterwards,
+ * find nothing.)
  *
  * One act ends a deadlock.  Each act writes the notes of all edges of the
  * victim's wait, and checks the version of each note of others with an edge of
@@ -83,7 +86,7 @@
  * searches for unknown znodes of its session, and deletes them.
  *
  * When the session has ended, all that it has created is gone; but contenders
- * of another session of ours may exist, so notes are written again.
+ * in another session of ours may exist, so their notes are written again.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -102,8 +105,8 @@
 #include "core/mutation.h"
 
 /*
- * The most notes being written at a time, so that other requests are not
- * behind all of them.
+ * The most notes being written at a time, so that other requests need not wait
+ * for all of them.
  */
 #define MAX_WRITING		32
 
@@ -114,42 +117,42 @@
  * Publishing
  */
 
-/* The holder's note must be written at this time. */
+/* A note may have to be written at this time. */
 static void
-write_later(Detection *state, Holder *holder, int64_t at)
+write_later(Detection *state, OwnNote *note, int64_t at)
 {
-	holder->write_at = at;
+	note->write_at = at;
 	if (at < state->write_at)
 		state->write_at = at;
 }
 
 /* Choose the edges for a note: all, or those whose turn it is. */
 static int
-choose_waits(Detection *state, Holder *holder, NoteWait *waits)
+choose_waits(Detection *state, OwnNote *note, NoteWait *waits)
 {
 	int			total = 0;
 	int			n = 0;
 	int			place = 0;
 
 	if (ZK_MUTATED(ZK_DEADLOCK_EDGES_STAY))
-		while (n < holder->nsent)
+		while (n < note->nsent)
 		{
-			waits[n] = holder->sent[n];
+			waits[n] = note->sent[n];
 			n++;
 		}
-	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
+	for (int i = note->edges; i >= 0; i = state->edges[i].next_of_note)
 		total += !state->edges[i].ended;
 	if (total <= NOTE_MAX_WAITS)
-		holder->first = 0;
-	else if (holder->turn_at <= state->now)
+		note->first = 0;
+	else if (note->turn_at <= state->now)
 	{
-		/* half of them stay, so that alternatives are sometimes together */
-		holder->first = (holder->first + NOTE_MAX_WAITS / 2) % total;
-		holder->turn_at = state->now + state->timeout;
+		/* half of them stay: alternatives count only if they are together */
+		note->first = (note->first + NOTE_MAX_WAITS / 2) % total;
+		note->turn_at = state->now + state->timeout;
 	}
 	if (total > NOTE_MAX_WAITS)
-		write_later(state, holder, holder->turn_at);
-	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
+		write_later(state, note, note->turn_at);
+	for (int i = note->edges; i >= 0; i = state->edges[i].next_of_note)
 	{
 		const LocalEdge *edge = &state->edges[i];
 		bool		there = false;
@@ -159,14 +162,14 @@ choose_waits(Detection *state, Holder *holder, NoteWait *waits)
 		for (int j = 0; j < n; j++)
 			there |= note_same_wait(&waits[j], &edge->edge.wait);
 		if (!there && n < NOTE_MAX_WAITS &&
-			(place - holder->first + total) % total < NOTE_MAX_WAITS)
+			(place - note->first + total) % total < NOTE_MAX_WAITS)
 			waits[n++] = edge->edge.wait;
 		place++;
 	}
 	return n;
 }
 
-/* Do both waits, or neither, have the mark of being only ahead of others? */
+/* Do both waits have the mark of being only ahead of others, or neither? */
 static bool
 same_mark(const NoteWait *one, const NoteWait *other)
 {
@@ -175,56 +178,58 @@ same_mark(const NoteWait *one, const NoteWait *other)
 
 /* Are all these waits among those that were last written? */
 static bool
-are_sent(const Holder *holder, const NoteWait *waits, int n)
+are_sent(const OwnNote *note, const NoteWait *waits, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
 		bool		there = false;
 
-		for (int j = 0; j < holder->nsent; j++)
-			there |= note_same_wait(&holder->sent[j], &waits[i]) &&
-				same_mark(&holder->sent[j], &waits[i]);
+		for (int j = 0; j < note->nsent; j++)
+			there |= note_same_wait(&note->sent[j], &waits[i]) &&
+				same_mark(&note->sent[j], &waits[i]);
 		if (!there)
 			return false;
 	}
 	return true;
 }
 
-/* Is an edge of this holder yet to be searched from, or is that under way? */
+/*
+ * Is an edge in this note yet to be searched from, or is a search under way?
+ */
 static bool
-is_to_search(const Detection *state, const Holder *holder)
+is_to_search(const Detection *state, const OwnNote *note)
 {
-	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
-		if (state->looking || state->edges[i].look_at == 0)
+	for (int i = note->edges; i >= 0; i = state->edges[i].next_of_note)
+		if (state->searching || state->edges[i].search_at == 0)
 			return true;
 	return false;
 }
 
 /* The directory of a session's znode, or NULL. */
 static WaitsDir *
-find_waits_dir(Detection *state, const Holder *holder)
+find_waits_dir(Detection *state, const OwnNote *note)
 {
 	char		path[NOTE_VERTEX_SIZE];
 
-	return vertex_waits_dir_of_owner(holder->path, path) ?
+	return vertex_waits_dir_of_owner(note->path, path) ?
 		waits_dir_find(state, path) : NULL;
 }
 
 /* Is the directory of a session's znode there, so that it can be made? */
 static bool
-is_writable(Detection *state, const Holder *holder)
+is_writable(Detection *state, const OwnNote *note)
 {
 	const WaitsDir *dir;
 
-	if (!holder->session)
+	if (!note->session)
 		return true;
-	dir = find_waits_dir(state, holder);
-	return dir != NULL && dir->exists && holder->edges >= 0;
+	dir = find_waits_dir(state, note);
+	return dir != NULL && dir->exists && note->edges >= 0;
 }
 
 /* Write a note unless it is up to date. */
 static void
-publish(Detection *state, Holder *holder)
+write_note(Detection *state, OwnNote *note)
 {
 	NoteWait	waits[NOTE_MAX_WAITS];
 	NoteWait   *copy;
@@ -233,54 +238,54 @@ publish(Detection *state, Holder *holder)
 	bool		grows;
 	int			n;
 
-	if (holder->out != 0 || holder->gone || !is_writable(state, holder))
+	if (note->out != 0 || note->gone || !is_writable(state, note))
 		return;
-	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_search(state, holder))
+	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD) && is_to_search(state, note))
 		return;
-	n = choose_waits(state, holder, waits);
-	grows = holder->unsure || !are_sent(holder, waits, n);
-	if (!grows && n == holder->nsent && !holder->copy_differs)
+	n = choose_waits(state, note, waits);
+	grows = note->unsure || !are_sent(note, waits, n);
+	if (!grows && n == note->nsent && !note->copy_differs)
 		return;
-	if (holder->retry_at > state->now)
+	if (note->retry_at > state->now)
 	{
-		write_later(state, holder, holder->retry_at);
+		write_later(state, note, note->retry_at);
 		return;
 	}
 	size = n * sizeof(NoteWait);
 	copy = memcpy(detection_alloc(state, size), waits, size);
-	op = detection_send(state, REQUEST_SET, TASK_SET, holder->path, 0);
+	op = detection_send(state, REQUEST_SET, TASK_SET, note->path, 0);
 	op->waits = copy;
 	op->nwaits = n;
-	free(holder->sent);
-	holder->sent = memcpy(memory_alloc(size), waits, size);
-	holder->nsent = n;
-	holder->out = op->request.serial;
-	holder->grows = grows;
-	holder->unsure = holder->copy_differs = false;
-	holder->made = true;
+	free(note->sent);
+	note->sent = memcpy(memory_alloc(size), waits, size);
+	note->nsent = n;
+	note->out = op->request.serial;
+	note->grows = grows;
+	note->unsure = note->copy_differs = false;
+	note->made = true;
 	state->nwriting++;
 	state->counts->published += n;
 }
 
 /* Is an edge in its note, as written and answered? */
 static bool
-is_in_note(const Holder *holder, const WaitEdge *edge)
+is_in_note(const OwnNote *note, const WaitEdge *edge)
 {
 	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
 		return true;
-	if (holder->gone || holder->unsure || holder->out != 0)
+	if (note->gone || note->unsure || note->out != 0)
 		return false;
-	for (int i = 0; i < holder->nsent; i++)
-		if (note_same_wait(&holder->sent[i], &edge->wait))
+	for (int i = 0; i < note->nsent; i++)
+		if (note_same_wait(&note->sent[i], &edge->wait))
 			return true;
 	return false;
 }
 
-/* A session's znode has no directory: have it made. */
+/* The directory of a session's znode is missing: have it made. */
 static void
-lose_waits_dir(Detection *state, const Holder *holder)
+lose_waits_dir(Detection *state, const OwnNote *note)
 {
-	WaitsDir   *dir = find_waits_dir(state, holder);
+	WaitsDir   *dir = find_waits_dir(state, note);
 
 	if (dir != NULL)
 	{
@@ -289,50 +294,52 @@ lose_waits_dir(Detection *state, const Holder *holder)
 	}
 }
 
-/* Is nothing more to be done about a note? */
+/* Is nothing more to be written into a note? */
 static bool
-is_done(Detection *state, const Holder *holder)
+is_done(const OwnNote *note)
 {
-	char		path[NOTE_VERTEX_SIZE];
-
-	if (holder->out != 0 || holder->edges >= 0)
+	if (note->out != 0 || note->edges >= 0)
 		return false;
-	if (!holder->session)
-		return holder->gone || (holder->nsent == 0 && !holder->unsure);
-	if (holder->made)
-	{
-		strcpy(path, holder->path);
-		*strrchr(path, '/') = '\0';
-		waits_dir_throw_away(state, path, strrchr(holder->path, '/') + 1);
-	}
-	return true;
+	return note->session || note->gone || (note->nsent == 0 && !note->unsure);
+}
+
+/* Delete a session's znode, without edges, if it may exist. */
+static void
+delete_session_node(Detection *state, const OwnNote *note)
+{
+	char		dir[NOTE_VERTEX_SIZE];
+	const char *name = vertex_split_path(note->path, dir);
+
+	if (note->session && note->made)
+		waits_dir_delete(state, dir, name);
 }
 
 /*
- * Do what is to be done about a note, and mark the edges in it; forget the
- * holder if nothing is left.
+ * Write a note if that is due, and mark the edges in it; forget the note if
+ * nothing is left to be done about it.
  */
 static void
-attend(Detection *state, Holder *holder)
+publish_note(Detection *state, OwnNote *note)
 {
 	if (state->connected)
-		publish(state, holder);
-	if (is_done(state, holder))
+		write_note(state, note);
+	if (is_done(note))
 	{
-		detection_drop_holder(state, holder);
+		delete_session_node(state, note);
+		detection_drop_note(state, note);
 		return;
 	}
-	for (int i = holder->edges; i >= 0; i = state->edges[i].next_of_holder)
+	for (int i = note->edges; i >= 0; i = state->edges[i].next_of_note)
 	{
 		LocalEdge  *edge = &state->edges[i];
 
-		edge->published = !edge->ended && is_in_note(holder, &edge->edge);
-		if (edge->published && edge->look_at < state->look_at)
-			state->look_at = edge->look_at;
+		edge->published = !edge->ended && is_in_note(note, &edge->edge);
+		if (edge->published && edge->search_at < state->search_at)
+			state->search_at = edge->search_at;
 	}
 }
 
-/* Set the local edges; what is known of edges that stay is kept. */
+/* Set the local edges, keeping what is known of those that stay. */
 static void
 publish_edges(Detection *state, const WaitEdge *list, int n)
 {
@@ -350,14 +357,14 @@ publish_edges(Detection *state, const WaitEdge *list, int n)
 			edges[i] = *known;
 		}
 		else
-			edges[i].holder = detection_add_holder(state, list[i].from);
+			edges[i].note = detection_add_note(state, list[i].from);
 		edges[i].edge = list[i];
 		if (known == NULL || !same_mark(&known->edge.wait, &list[i].wait))
-			detection_note_changed(state, edges[i].holder, false);
+			detection_note_changed(state, edges[i].note, false);
 	}
 	for (int i = 0; i < state->nedges; i++)
 		if (!state->edges[i].kept)
-			detection_note_changed(state, state->edges[i].holder, false);
+			detection_note_changed(state, state->edges[i].note, false);
 	detection_set_edges(state, edges, n);
 }
 
@@ -366,32 +373,32 @@ static void
 on_note_written(Detection *state, const Pending *pending,
 				const DetectorInput *in)
 {
-	Holder	   *holder = detection_find_holder(state, pending->path);
+	OwnNote    *note = detection_find_note(state, pending->path);
 
 	state->nwriting--;
-	if (holder == NULL || holder->out != pending->serial)
+	if (note == NULL || note->out != pending->serial)
 		return;
-	holder->out = 0;
-	detection_note_changed(state, holder, true);
+	note->out = 0;
+	detection_note_changed(state, note, true);
 	switch (in->answer.result)
 	{
 		case REQUEST_OK:
-			if (holder->grows)
-				holder->grown = in->answer.version;
+			if (note->grows)
+				note->grown = in->answer.version;
 			break;
 		case REQUEST_NO_NODE:
-			holder->gone = !holder->session;
-			holder->made = false;
-			holder->nsent = 0;
-			if (holder->session)
-				lose_waits_dir(state, holder);
+			note->gone = !note->session;
+			note->made = false;
+			note->nsent = 0;
+			if (note->session)
+				lose_waits_dir(state, note);
 			break;
 		case REQUEST_UNKNOWN:
-			holder->unsure = true;
+			note->unsure = true;
 			break;
 		case REQUEST_REFUSED:
-			holder->unsure = true;
-			holder->retry_at = state->now + state->timeout;
+			note->unsure = true;
+			note->retry_at = state->now + state->timeout;
 			break;
 	}
 }
@@ -403,38 +410,38 @@ note_due(Detection *state)
 	if (state->write_at > state->now)
 		return;
 	state->write_at = INT64_MAX;
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
-		if (holder->write_at > state->now)
-			write_later(state, holder, holder->write_at);
-		else if (holder->write_at != 0)
+	for (OwnNote *note = detection_next_note(state, NULL); note != NULL;
+		 note = detection_next_note(state, note))
+		if (note->write_at > state->now)
+			write_later(state, note, note->write_at);
+		else if (note->write_at != 0)
 		{
-			holder->write_at = 0;
-			detection_note_changed(state, holder, false);
+			note->write_at = 0;
+			detection_note_changed(state, note, false);
 		}
 }
 
-/* Write the notes that are due, and mark their edges. */
+/* Publish all notes that are due, as many as may be written at a time. */
 static void
 publish_all(Detection *state)
 {
-	Holder	   *holder;
+	OwnNote    *note;
 
 	if (ZK_MUTATED(ZK_DEADLOCK_LOOK_AHEAD))
 		detection_note_all_changed(state);
 	note_due(state);
-	while ((holder = state->changed) != NULL && state->nwriting < MAX_WRITING)
+	while ((note = state->changed) != NULL && state->nwriting < MAX_WRITING)
 	{
-		state->changed = holder->next_changed;
-		holder->changed = false;
-		attend(state, holder);
+		state->changed = note->next_changed;
+		note->changed = false;
+		publish_note(state, note);
 	}
 }
 
 /*
- * The session has ended: no more answers come, and notes must be written
- * again.  The znodes of sessions have ended with it; the edges from them get
- * new names.
+ * The ZooKeeper session has ended: no more answers come, and notes must be
+ * written again.  The znodes of PostgreSQL's sessions have ended with it; the
+ * next scan has their edges with new names.
  */
 static void
 publish_expired(Detection *state)
@@ -442,18 +449,18 @@ publish_expired(Detection *state)
 	int			n = 0;
 
 	for (int i = 0; i < state->nedges; i++)
-		state->edges[i].holder->edges = -1;
+		state->edges[i].note->edges = -1;
 	for (int i = 0; i < state->nedges; i++)
-		if (!state->edges[i].holder->session)
+		if (!state->edges[i].note->session)
 			state->edges[n++] = state->edges[i];
 	detection_set_edges(state, state->edges, n);
 	state->nwriting = 0;
-	for (Holder *holder = detection_next_holder(state, NULL); holder != NULL;
-		 holder = detection_next_holder(state, holder))
+	for (OwnNote *note = detection_next_note(state, NULL); note != NULL;
+		 note = detection_next_note(state, note))
 	{
-		holder->unsure = true;
-		holder->made = false;
-		holder->out = 0;
+		note->unsure = true;
+		note->made = false;
+		note->out = 0;
 	}
 	detection_note_all_changed(state);
 }
@@ -468,7 +475,7 @@ on_edges(Detection *state, const DetectorInput *in)
 }
 
 /*
- * Looking
+ * Searching
  */
 
 static void
@@ -479,12 +486,14 @@ end_search(Detection *state)
 	state->starts = NULL;
 	state->nstarts = 0;
 	state->nreading = 0;
-	state->looking = false;
+	state->searching = false;
 }
 
-/* All has been read that can be read. */
+/*
+ * All has been read that can be read: find the deadlocks, and end the search.
+ */
 static void
-begin_search(Detection *state)
+find_deadlocks(Detection *state)
 {
 	WaitSearch *search = waits_begin(&state->graph);
 
@@ -501,7 +510,7 @@ begin_search(Detection *state)
 	end_search(state);
 }
 
-/* Send the next reads of the search; without any, it is over. */
+/* Send the next reads of the search; if there are none, it is complete. */
 static void
 read_on(Detection *state)
 {
@@ -516,14 +525,14 @@ read_on(Detection *state)
 		state->counts->reads++;
 	}
 	if (state->nreading == 0)
-		begin_search(state);
+		find_deadlocks(state);
 }
 
 static void
 on_search_read(Detection *state, const Pending *pending,
 			   const DetectorInput *in)
 {
-	if (!state->looking || state->nreading == 0)
+	if (!state->searching || state->nreading == 0)
 		return;
 	state->nreading--;
 	if (in->answer.result == REQUEST_OK && in->answer.children != NULL)
@@ -544,7 +553,7 @@ start(Detection *state, LocalEdge *edge)
 	state->starts = memory_grow(state->starts, state->nstarts,
 								sizeof(WaitEdge));
 	state->starts[state->nstarts++] = edge->edge;
-	edge->look_at = state->now + state->timeout;
+	edge->search_at = state->now + state->timeout;
 	graph_start(&state->graph, &edge->edge);
 }
 
@@ -557,9 +566,9 @@ search_from_due_edges(Detection *state)
 {
 	int			n = 0;
 
-	if (state->looking || state->look_at > state->now)
+	if (state->searching || state->search_at > state->now)
 		return;
-	state->look_at = INT64_MAX;
+	state->search_at = INT64_MAX;
 	for (; n < state->nedges && state->nstarts < MAX_STARTS; n++)
 	{
 		LocalEdge  *edge = &state->edges[(state->first_start + n) %
@@ -568,19 +577,19 @@ search_from_due_edges(Detection *state)
 		if (!edge->published || edge->ended ||
 			vertex_only_names(edge->edge.from, &edge->edge.wait))
 			continue;
-		if (edge->look_at <= state->now)
+		if (edge->search_at <= state->now)
 			start(state, edge);
-		if (edge->look_at < state->look_at)
-			state->look_at = edge->look_at;
+		if (edge->search_at < state->search_at)
+			state->search_at = edge->search_at;
 	}
 	if (n < state->nedges)
-		state->look_at = state->now;
+		state->search_at = state->now;
 	state->first_start = state->nedges == 0 ? 0 :
 		(state->first_start + n) % state->nedges;
 	if (state->nstarts > 0)
 	{
-		state->looking = true;
-		state->graph.turn = (unsigned) state->counts->looks++;
+		state->searching = true;
+		state->graph.turn = (unsigned) state->counts->searches++;
 		read_on(state);
 	}
 }
@@ -594,9 +603,9 @@ break_search(Detection *state)
 		LocalEdge  *edge = detection_find_edge(state, &state->starts[i]);
 
 		if (edge != NULL)
-			edge->look_at = state->now;
+			edge->search_at = state->now;
 	}
-	state->look_at = state->now;
+	state->search_at = state->now;
 	for (int i = state->npending - 1; i >= 0; i--)
 		if (state->pending[i].task == TASK_SEARCH)
 		{
@@ -609,7 +618,7 @@ break_search(Detection *state)
 }
 
 /*
- * Lives
+ * The connection, the session, and the detector itself
  */
 
 static void
@@ -625,10 +634,10 @@ on_resumed(Detection *state)
 	state->connected = true;
 	waits_dir_resumed(state);
 
-	/* what was on its way may have changed unnoticed */
+	/* what was under way when the connection was lost may have been missed */
 	for (int i = 0; i < state->nedges; i++)
-		state->edges[i].look_at = state->now;
-	state->look_at = state->now;
+		state->edges[i].search_at = state->now;
+	state->search_at = state->now;
 	detection_note_all_changed(state);
 }
 
@@ -654,10 +663,10 @@ on_expired(Detection *state)
 static void
 on_adopt(Detection *state, const char *path)
 {
-	Holder	   *holder = detection_add_holder(state, path);
+	OwnNote    *note = detection_add_note(state, path);
 
-	holder->unsure = true;
-	detection_note_changed(state, holder, false);
+	note->unsure = true;
+	detection_note_changed(state, note, false);
 }
 
 static void
@@ -690,7 +699,7 @@ detector_init(Detector *detector, int64_t deadlock_timeout, bool resumed)
 	detector->state = memory_alloc(sizeof(Detection));
 	detector->state->timeout = deadlock_timeout;
 	detector->state->write_at = INT64_MAX;
-	detector->state->look_at = INT64_MAX;
+	detector->state->search_at = INT64_MAX;
 	detector->state->resumed = resumed;
 }
 
@@ -699,7 +708,7 @@ void
 detector_free(Detector *detector)
 {
 	Detection  *state = detector->state;
-	Holder	   *holder;
+	OwnNote    *note;
 
 	if (state == NULL)
 		return;
@@ -707,16 +716,16 @@ detector_free(Detector *detector)
 	confirm_forget(state);
 	free(state->edges);
 	free(state->edge_table);
-	while ((holder = detection_next_holder(state, NULL)) != NULL)
-		detection_drop_holder(state, holder);
+	while ((note = detection_next_note(state, NULL)) != NULL)
+		detection_drop_note(state, note);
 	forget_pending(state);
 	detection_free_blocks(state);
 	free(state->blocks);
 	free(state->ops);
-	free(state->holders);
+	free(state->notes);
 	free(state->dirs);
 	free(state->probes);
-	free(state->orphans);
+	free(state->deletes);
 	free(state->pending);
 	free(state);
 	detector->state = NULL;
@@ -731,7 +740,8 @@ detector_set_timeout(Detector *detector, int64_t deadlock_timeout)
 
 /*
  * detector_step
- *		The transition function: one event in, operations and reports out.
+ *		The transition function: one event in; operations, requests for a scan
+ *		and verdicts out.
  *
  * Operations must be sent in the order given; each is to be answered once, by
  * its serial and in the order sent, unless the session has expired.  "out" is
@@ -765,7 +775,7 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 			on_adopt(state, in->path);
 			break;
 		case DETECTOR_SWEEP:
-			waits_dir_sweep_anew(state, in->path);
+			waits_dir_sweep_new(state, in->path);
 			break;
 		case DETECTOR_SUSPENDED:
 			on_suspended(state);
@@ -781,18 +791,18 @@ detector_step(Detector *detector, const DetectorInput *in, DetectorOutput *out)
 	detection_wake(state, state->write_at);
 	if (state->connected)
 		search_from_due_edges(state);
-	if (state->connected && !state->looking)
-		detection_wake(state, state->look_at);
+	if (state->connected && !state->searching)
+		detection_wake(state, state->search_at);
 	confirm_advance(state);
 }
 
-/* Is there an edge from this contender, by the last EDGES? */
+/* Was there an edge from this contender in the last EDGES? */
 bool
 detector_knows(const Detector *detector, const char *path)
 {
-	const Holder *holder = detection_find_holder(detector->state, path);
+	const OwnNote *note = detection_find_note(detector->state, path);
 
-	return holder != NULL && holder->edges >= 0;
+	return note != NULL && note->edges >= 0;
 }
 
 /* Is there nothing to be scanned, read, written or waited for? */
@@ -804,14 +814,14 @@ detector_is_idle(const Detector *detector)
 	for (int i = 0; i < state->ndirs; i++)
 		if (state->dirs[i].sweep)
 			return false;
-	return state->nedges == 0 && state->nholders == 0 &&
-		state->npending == 0 && state->norphans == 0 && state->nprobes == 0;
+	return state->nedges == 0 && state->nnotes == 0 &&
+		state->npending == 0 && state->ndeletes == 0 && state->nprobes == 0;
 }
 
 /*
  * detector_named
- *		The session named by others' edges, and the directory in which it
- *		is, by number from 0 on; NULL: there are no more.
+ *		The session that others name, and the directory in which they do, by
+ *		number from 0 on; NULL: there are no more.
  *
  * Covers the directories that EDGES has requested.  Valid until the next step.
  */

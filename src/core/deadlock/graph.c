@@ -3,17 +3,18 @@
  * graph.c
  *		The wait-for graph between instances, as far as it was read.
  *
- * A search begins with edges of this instance (graph_start).  The graph says
- * what to read next (graph_next_read): the children of a lock directory, which
- * show who owns the lock, and the notes of the owners, which tell what they
- * wait for.  When nothing is left to be read, waits.c searches it for
- * deadlocks.  For a wait for a session (vertex.c) the session's znodes are
- * read, in the directory of the note with the wait.
+ * A search begins with edges of this instance (graph_start), from an empty
+ * graph: all zero.  The graph says what to read next (graph_next_read): the
+ * children of a lock directory, which show which contenders own the lock, and
+ * the notes of these owners, which say what their holders wait for.  When
+ * nothing is left to be read, waits.c looks for deadlocks in the graph.  For a
+ * wait for a session (vertex.c) the session's znodes are read, in the %waits
+ * of the root that the note with the wait belongs to.
  *
- * Directories in which a number has no order are left out, and so are reads
- * beyond GRAPH_MAX_READS; another search begins with other notes.  Then edges
- * are missing, and a deadlock may be found later, or not at all, but no false
- * one.
+ * A directory with a contender whose number has no order is left out, and so
+ * are reads beyond GRAPH_MAX_READS; each search begins with other notes.  Then
+ * edges are missing, so a deadlock may be found later, or not at all, but no
+ * false one is.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -34,8 +35,8 @@
 #define READS_STEP		127
 
 /*
- * A wait in the note of "from": which directory to read for what it waits for
- * and, if that is a session, the vertex whose znodes count there, else "".
+ * Which directory is to be read for a wait in the note of "from"?  If the wait
+ * is for a session, fills in the vertex whose znodes count there, else "".
  * False if there is none.
  */
 static bool
@@ -71,7 +72,10 @@ find_directory(const WaitGraph *graph, const char *path, const char *session)
 	return i < 0 ? NULL : &graph->directories[i];
 }
 
-/* The directory to read for a wait in the note of "from". */
+/*
+ * The directory in the graph that shows what a wait in the note of "from" is
+ * for, or NULL.
+ */
 WaitDirectory *
 graph_directory_of(const WaitGraph *graph, const char *from,
 				   const NoteWait *wait)
@@ -94,7 +98,8 @@ find_owner(const WaitGraph *graph, const char *path)
 }
 
 /*
- * Put the last element of an array at the head of its chain; returns the next.
+ * Put the last one of n elements of an array at the head of its chain.
+ * Returns the index of the next one in the chain, or -1.
  */
 static int
 chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
@@ -106,7 +111,7 @@ chain_last(int chains[GRAPH_CHAINS], const char *path, int n)
 	return next;
 }
 
-/* Request the directory of a wait. */
+/* Have the directory of a wait read. */
 static void
 want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 {
@@ -128,6 +133,7 @@ want_directory(WaitGraph *graph, const char *from, const NoteWait *wait)
 								 graph->ndirectories);
 }
 
+/* Have the note of an owner read. */
 static void
 want_owner(WaitGraph *graph, const WaitDirectory *directory,
 		   const WaitContender *contender)
@@ -165,12 +171,13 @@ count_owners(const WaitDirectory *directory)
 	return n == 0 && directory->ncontenders > 0 ? 1 : n;
 }
 
+/* Have the notes of a directory's owners read. */
 static void
 want_owners(WaitGraph *graph, const WaitDirectory *directory)
 {
 	int			n = count_owners(directory);
 
-	/* without others behind them nobody waits for them */
+	/* nobody waits for them if there are no others behind them */
 	if (directory->permits == 0 && directory->session[0] == '\0' &&
 		n == directory->ncontenders)
 		return;
@@ -215,14 +222,7 @@ forget_contenders(WaitDirectory *directory)
 	directory->ncontenders = 0;
 }
 
-/* Begin a search: a graph without vertices. */
-void
-graph_init(WaitGraph *graph)
-{
-	memset(graph, 0, sizeof(*graph));
-}
-
-/* Free what a graph has allocated; the struct is the caller's. */
+/* Free what a graph has allocated, and make it empty for the next search. */
 void
 graph_free(WaitGraph *graph)
 {
@@ -232,7 +232,7 @@ graph_free(WaitGraph *graph)
 		free(graph->owners[i].waits);
 	free(graph->directories);
 	free(graph->owners);
-	graph_init(graph);
+	memset(graph, 0, sizeof(*graph));
 }
 
 /* Search from this edge, too. */
@@ -246,8 +246,8 @@ graph_start(WaitGraph *graph, const WaitEdge *edge)
  * graph_next_read
  *		What to read next; false if there is nothing for now.
  *
- * Several reads may be under way at a time.  After the last answer, there may
- * be more to read.
+ * Several reads may be under way at a time.  Their answers may show more to
+ * read.
  */
 bool
 graph_next_read(WaitGraph *graph, WaitRead *read)
@@ -285,8 +285,8 @@ graph_next_read(WaitGraph *graph, WaitRead *read)
 }
 
 /*
- * Fill in a contender by the name of a child; false if it is not one of this
- * directory.
+ * Fill in a contender by the name of a child; false if the child is none, or
+ * not of the session in question.
  */
 static bool
 parse_child(const WaitDirectory *directory, const char *child,
@@ -371,17 +371,12 @@ take_out(WaitGraph *graph, WaitDirectory *directory, const char *name)
 static void
 pass_over(WaitGraph *graph, const char *path)
 {
-	char		place[NOTE_VERTEX_SIZE];
-	char	   *slash;
+	char		directory[NOTE_VERTEX_SIZE];
+	const char *name = vertex_split_path(path, directory);
 
-	strcpy(place, path);
-	slash = strrchr(place, '/');
-	if (slash == NULL)
-		return;
-	*slash = '\0';
 	for (int i = 0; i < graph->ndirectories; i++)
-		if (strcmp(graph->directories[i].path, place) == 0)
-			take_out(graph, &graph->directories[i], path + strlen(place) + 1);
+		if (strcmp(graph->directories[i].path, directory) == 0)
+			take_out(graph, &graph->directories[i], name);
 }
 
 /*
@@ -398,7 +393,8 @@ graph_add_note(WaitGraph *graph, const char *path, const char *data, int len,
 {
 	WaitOwner  *owner = find_owner(graph, path);
 	NoteWait	waits[NOTE_MAX_WAITS];
-	int			nwaits;
+	int			nparsed;
+	int			nwaits = 0;
 	Note		note;
 
 	if (owner == NULL || owner->waits != NULL)
@@ -408,14 +404,14 @@ graph_add_note(WaitGraph *graph, const char *path, const char *data, int len,
 		pass_over(graph, path);
 		return;
 	}
-	nwaits = note_parse_waits(data, len, waits);
-	for (int i = nwaits - 1; i >= 0; i--)
-		if (vertex_only_names(path, &waits[i]))
-			waits[i] = waits[--nwaits];
+	nparsed = note_parse_waits(data, len, waits);
+	for (int i = 0; i < nparsed; i++)
+		if (!vertex_only_names(path, &waits[i]))
+			waits[nwaits++] = waits[i];
 	if (nwaits == 0)
 		return;
 	note_parse(&note, data, len);
-	(void) snprintf(owner->cluster_name, sizeof(owner->cluster_name), "%s", note.cluster_name);
+	word_set_text(owner->cluster_name, note.cluster_name);
 	owner->version = version;
 	owner->waits = memory_alloc(nwaits * sizeof(NoteWait));
 	memcpy(owner->waits, waits, nwaits * sizeof(NoteWait));
@@ -425,8 +421,9 @@ graph_add_note(WaitGraph *graph, const char *path, const char *data, int len,
 }
 
 /*
- * Choose which notes in the znodes of a session count: only that of its own
- * instance, or none if two seem to be that; of its remote sessions, all.
+ * Choose which notes in the znodes of a session count.  For a session itself
+ * these are only those of its own instance, or none if two publishers have the
+ * name of that instance; for its remote sessions all count.
  */
 static void
 choose_notes(WaitDirectory *directory)

@@ -42,8 +42,9 @@ typedef struct WaitContender
 {
 	char	   *name;
 	int32_t		sequence;
-	bool		shared;			/* and may own the lock with others */
-	struct WaitOwner *owner;	/* for a search: if it has a note */
+	bool		shared;			/* it may own the lock with others */
+	struct WaitOwner *owner;	/* set by graph_link_owners(): its note was
+								 * read; or NULL */
 } WaitContender;
 
 /*
@@ -55,37 +56,37 @@ typedef struct WaitDirectory
 	char		path[NOTE_VERTEX_SIZE];
 	char		session[VERTEX_SESSION_SIZE];	/* its vertex, or "" */
 	int			permits;		/* 0: it is a lock's */
-	bool		asked;
-	WaitContender *contenders;	/* in their order */
+	bool		asked;			/* graph_next_read() has returned it */
+	WaitContender *contenders;	/* in the order of the queue */
 	int			ncontenders;
 	int			next;			/* in the hash table, or -1 */
 
-	/* for a search, see waits.c */
-	int			nowners;		/* so many of the first block others */
+	/* see waits.c */
+	int			nowners;		/* this many, the first ones, block others */
 	int			first_need;		/* of those that wait here, or -1 */
 	int			kept;			/* owners with a link into the set */
-	unsigned	measured;
+	unsigned	measured;		/* by the measurement with this number */
 } WaitDirectory;
 
 /* A contender that owns its lock, or a session's znode, whose note is read. */
 typedef struct WaitOwner
 {
 	char		path[NOTE_VERTEX_SIZE];
-	bool		asked;
+	bool		asked;			/* graph_next_read() has returned it */
 	char		cluster_name[WORD_VALUE_SIZE];
 	int32_t		version;
 	NoteWait   *waits;
 	int			nwaits;
 	int			next;			/* in the hash table, or -1 */
 
-	/* for a search, see waits.c */
-	WaitDirectory *directory;	/* in which it is one of the first, or NULL */
+	/* see waits.c */
+	WaitDirectory *directory;	/* in which it is an owner, or NULL */
 	int			first_link;
 	int			nlinks;
 	int			kept;			/* links into the set */
 } WaitOwner;
 
-/* One search: what has been read so far; all malloc'd. */
+/* What one search has read so far; all malloc'd.  All zero: empty. */
 typedef struct WaitGraph
 {
 	WaitDirectory *directories;
@@ -95,12 +96,12 @@ typedef struct WaitGraph
 	int			nowners;
 	int			owner_chains[GRAPH_CHAINS];
 	int			nreads;
-	unsigned	turn;			/* where to begin, if not all can be read */
-	long		nsteps;			/* the cost of its searches: links and needs
-								 * visited */
+	unsigned	turn;			/* number of the search: where it begins, if
+								 * not all can be read */
+	long		nsteps;			/* the cost of waits.c: links and needs that it
+								 * has visited */
 } WaitGraph;
 
-extern void graph_init(WaitGraph *graph);
 extern void graph_free(WaitGraph *graph);
 extern void graph_start(WaitGraph *graph, const WaitEdge *edge);
 extern bool graph_next_read(WaitGraph *graph, WaitRead *read);

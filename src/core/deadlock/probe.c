@@ -5,21 +5,22 @@
  *
  * In <root>/%waits, which is the name of no lock, are
  *
- *	probe-NNNNNNNNNN	a deadlock that somebody has read: a line for each
+ *	probe-NNNNNNNNNN	a deadlock that an instance has read: a line for each
  *						member, as below; the number is ZooKeeper's
  *	answer-NNNNNNNNNN-BBBBBBBBBBBBBBBB-nnnnnnnnnn
- *						a participant of probe N has confirmed its edges: bit i
+ *						an instance has confirmed its edges in probe N: bit i
  *						of B, which is hexadecimal, is that of line i; no bit:
  *						one of its edges does not exist any more
  *	verdict-NNNNNNNNNN	the first member of probe N has been made the victim
  *	session-...			see vertex.c
  *
- * All are ephemeral.  A line is
+ * All are ephemeral.  A line is a WaitMember:
  *
- *	version " " blocked_by " " instance " " from " " between " " wait "\n"
+ *	version " " blocked_by " " cluster_name " " from " " between " " wait "\n"
  *
- * where instance, from and between are encoded as values of note.c, and may be
- * empty, and wait is as there.  Data with a line of another form are no probe.
+ * Here cluster_name, from and between are encoded as the values in note.c, and
+ * may be empty, and wait has the form that it has in a note.  Data with a line
+ * of another form are no probe.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -36,6 +37,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/word.h"
 
 /* The ten digits behind a prefix; false if there are none. */
 static bool
@@ -57,18 +59,9 @@ parse_digits(const char **text, int32_t *number)
 static bool
 parse_bits(const char **text, uint64_t *bits)
 {
-	static const char digits[] = "0123456789abcdef";
-
-	*bits = 0;
-	for (int i = 0; i < 16; i++)
-	{
-		const char *digit = **text ? strchr(digits, **text) : NULL;
-
-		if (digit == NULL)
-			return false;
-		*bits = *bits << 4 | (uint64_t) (digit - digits);
-		(*text) ++;
-	}
+	if (!word_parse_hex(*text, bits))
+		return false;
+	*text += WORD_HEX_DIGITS;
 	return true;
 }
 
@@ -111,7 +104,7 @@ probe_parse_name(const char *name, ProbeName *parsed)
 		PROBE_VERDICT : PROBE_NOTHING;
 }
 
-/* The name of an answer, without ZooKeeper's number. */
+/* The name of an answer, without the number that ZooKeeper appends. */
 void
 probe_answer_prefix(int32_t number, uint64_t confirmed,
 					char name[PROBE_NAME_SIZE])
@@ -155,7 +148,7 @@ probe_write(const WaitDeadlock *deadlock)
 	return data;
 }
 
-/* Take what precedes a character off the rest; false if that is missing. */
+/* Cut off what precedes the delimiter; false if there is no delimiter. */
 static bool
 take_up_to(const char **rest, const char *end, char delimiter,
 		   const char **part, int *len)

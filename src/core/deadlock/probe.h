@@ -15,13 +15,14 @@
 
 #include "core/deadlock/waits.h"
 
-/* The name of a znode in it, with its terminating zero. */
+/* The name of a probe, answer or verdict, with its terminating zero. */
 #define PROBE_NAME_SIZE	48
 
 #define PROBE_PREFIX	"probe-"
 
 /*
- * A line of a probe: the numbers, an instance, two vertices, a wait, spaces.
+ * A line of a probe: two numbers, a cluster_name, two vertices, a wait,
+ * spaces.
  */
 #define PROBE_LINE_SIZE	(2 * 12 + 3 * WORD_VALUE_SIZE + \
 						 6 * NOTE_VERTEX_SIZE + NOTE_WAIT_SIZE + 8)
@@ -34,7 +35,7 @@ typedef enum ProbeKind
 	PROBE_QUESTION,
 	PROBE_ANSWER,
 	PROBE_VERDICT,
-	PROBE_NOTHING				/* not a name of ours */
+	PROBE_NOTHING				/* none of these names */
 } ProbeKind;
 
 /* A parsed name of a znode. */
@@ -42,7 +43,8 @@ typedef struct ProbeName
 {
 	ProbeKind	kind;
 	int32_t		number;			/* of the probe that it is, or is about */
-	uint64_t	confirmed;		/* ANSWER: a bit for each member; none: no */
+	uint64_t	confirmed;		/* ANSWER: a bit for each confirmed member; 0:
+								 * the answer is no */
 } ProbeName;
 
 extern void probe_parse_name(const char *name, ProbeName *parsed);

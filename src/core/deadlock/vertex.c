@@ -8,42 +8,44 @@
  * postgres_fdw.application_name is "zklock:%c:%C", the instance of a remote
  * session knows for which session that works.  A session S has two vertices:
  *
- *	S		"<session id>:<cluster_name>"; the id is %c, that is when the
- *			session began, in s since 1970, and its pid, in hexadecimal, with a
- *			point between
- *	S*		"remote:<session id>:<cluster_name>": the remote sessions
+ *	S		the session itself: "<session id>:<cluster_name>"
+ *	S*		its remote sessions: "remote:<session id>:<cluster_name>"
  *
- * and these edges:
+ * The session id is that of %c: when the session began, in s since 1970, a
+ * point, and its pid, both in hexadecimal.
+ *
+ * There are these edges:
  *
  *	H -> S	The holder of the contender H works for S, or waits in the lock
- *			manager for a session that does; or it is S, or waits for S, which
- *			is in a statement on a foreign server.  In the note of H.
- *	S -> W	S waits for the contender W of its instance, itself or through
- *			others.  Told by the instance of S.
- *	S -> S*	S is in a statement on a foreign server.  Told by the instance of
- *			S.
+ *			manager for a session that does.  Or it is S, or waits for S, and S
+ *			is in a statement on a foreign server.  Published in the note of H.
+ *	S -> W	S waits for the contender W of its instance, directly or through
+ *			others.  Published by the instance of S.
+ *	S -> S*	S is in a statement on a foreign server.  Published by the instance
+ *			of S.
  *	S* -> W	A session that works for S waits for the contender W of its own
- *			instance, itself or through others.  Told by that instance.
+ *			instance, directly or through others.  Published by that instance.
  *	S -> T, S* -> T
- *			The same, where the way ends at a session that works for T; and
- *			S -> T if S works for T and is idle.
+ *			As S -> W and S* -> W, where the way ends at a session that works
+ *			for T; and S -> T if S works for T and is idle.
  *
- * Whoever sets application_name can forge a name.  So each way through S
- * leaves it by an edge that the instance of S tells and confirms, from what it
- * sees of its own session; what others tell of S does not count.
+ * A client can set any application_name, and so name any session.  So each way
+ * through S leaves S by an edge that the instance of S publishes and confirms,
+ * from what it sees of its own session; what other instances publish of S does
+ * not count.
  *
- * An edge from a session is told in that session's own znode,
+ * An edge from a session is published in that session's own znode,
  *
  *	<root>/%waits/session-<vertex>-<publisher>-<number>
  *
- * where the vertex is encoded as a lock's name; publisher and number have 16
- * hexadecimal digits.  The znode is ephemeral, and its data are a note with
+ * where the vertex is encoded as a lock's name, and publisher and number have
+ * 16 hexadecimal digits.  The znode is ephemeral, and its data are a note with
  * waits.  No name is used twice, so that a path and a version always stand for
  * one text.
  *
- * The instance of S does not know that S is named, and does not search for it
- * until it does.  So an instance that tells an edge to S also creates a znode
- * of S in which S waits for itself: that only names S.
+ * The instance of S does not publish edges from S until it knows that S is
+ * named.  So an instance that publishes an edge to S also creates a znode of S
+ * in which S waits for itself: that only names S.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -64,8 +66,6 @@
 static const char *const application_prefix = "zklock:";
 static const char *const remote_prefix = "remote:";
 static const char *const node_prefix = "session-";
-
-#define NODE_DIGITS		16
 
 /* A number in hexadecimal, as written by %x, up to the delimiter. */
 static bool
@@ -122,7 +122,7 @@ vertex_write(const VertexSession *session, char vertex[VERTEX_SESSION_SIZE])
  *		The session for which one with this application_name works; false if
  *		there is none known.
  *
- * A name of maximal length may have been truncated, and says nothing.
+ * A name of maximal length may have been truncated, so it counts as unknown.
  */
 bool
 vertex_of_application(const char *name, VertexSession *session)
@@ -148,23 +148,15 @@ vertex_node_path(const char *dir, const VertexNode *node,
 				 encoded, node->publisher, node->number) < NOTE_VERTEX_SIZE;
 }
 
-/* The 16 digits at the end of a text, from which they and a - are cut off. */
+/* Cut a "-" and 16 digits off the end of a text of length *len. */
 static bool
 cut_number(const char *text, size_t *len, uint64_t *number)
 {
-	*number = 0;
-	if (*len < NODE_DIGITS + 1 || text[*len - NODE_DIGITS - 1] != '-')
+	if (*len < WORD_HEX_DIGITS + 1 ||
+		text[*len - WORD_HEX_DIGITS - 1] != '-' ||
+		!word_parse_hex(text + *len - WORD_HEX_DIGITS, number))
 		return false;
-	for (size_t i = *len - NODE_DIGITS; i < *len; i++)
-	{
-		static const char digits[] = "0123456789abcdef";
-		const char *digit = strchr(digits, text[i]);
-
-		if (digit == NULL)
-			return false;
-		*number = *number << 4 | (uint64_t) (digit - digits);
-	}
-	*len -= NODE_DIGITS + 1;
+	*len -= WORD_HEX_DIGITS + 1;
 	return true;
 }
 
@@ -199,7 +191,7 @@ last_component(const char *path)
 	return slash == NULL || slash == path ? NULL : slash + 1;
 }
 
-/* Is the parent directory of a path named so? */
+/* Does the parent directory of a path have this name? */
 static bool
 is_in_directory(const char *path, const char *directory)
 {
@@ -222,9 +214,21 @@ vertex_is_node(const char *path)
 }
 
 /*
+ * vertex_split_path
+ *		The name of a znode, and the path of its directory.
+ */
+const char *
+vertex_split_path(const char *path, char dir[NOTE_VERTEX_SIZE])
+{
+	strcpy(dir, path);
+	*strrchr(dir, '/') = '\0';
+	return strrchr(path, '/') + 1;
+}
+
+/*
  * vertex_waits_dir_of
- *		The directory of the root below which a contender is; false if there is
- *		none.
+ *		The %waits of the root below which a contender is; false if there is
+ *		none.  "permit": it is a permit.
  */
 bool
 vertex_waits_dir_of(const char *path, bool permit, char dir[NOTE_VERTEX_SIZE])

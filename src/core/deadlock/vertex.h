@@ -15,22 +15,25 @@
 
 #include "core/lock/note.h"
 
-/* The directory below a root in which instances write about their waits. */
+/* The directory below a root that has probes, and what sessions wait for. */
 #define WAITS_DIR		"%waits"
 
-/* postgres_fdw.application_name that tells for whom a session works. */
+/* postgres_fdw.application_name that says for which session another works. */
 #define VERTEX_APPLICATION_NAME	"zklock:%c:%C"
 
 /* PostgreSQL cuts names to one byte less. */
 #define VERTEX_NAME_SIZE	64
 
-/* The text of a session's vertex: "remote:", 16 digits, ".", 8, ":", a name */
+/*
+ * The text of a session's vertex: "remote:", 16 digits, ".", 8 digits, ":", a
+ * name.
+ */
 #define VERTEX_SESSION_SIZE	(33 + VERTEX_NAME_SIZE)
 
 /* A vertex that is a session. */
 typedef struct VertexSession
 {
-	bool		remote;			/* what works for it on foreign servers */
+	bool		remote;			/* S*: the sessions that work for it */
 	int64_t		start;			/* when the session began; s since 1970 */
 	int			pid;
 	char		cluster_name[VERTEX_NAME_SIZE]; /* its cluster_name */
@@ -40,8 +43,8 @@ typedef struct VertexSession
 typedef struct VertexNode
 {
 	char		vertex[VERTEX_SESSION_SIZE];
-	uint64_t	publisher;		/* the ZooKeeper session that has made it */
-	uint64_t	number;			/* of that one's; not used again */
+	uint64_t	publisher;		/* the ZooKeeper session that created it */
+	uint64_t	number;			/* of that session's; not used again */
 } VertexNode;
 
 /*
@@ -63,6 +66,8 @@ extern bool vertex_node_path(const char *dir, const VertexNode *node,
 							 char path[NOTE_VERTEX_SIZE]);
 extern bool vertex_parse_node(const char *name, VertexNode *node);
 extern bool vertex_is_node(const char *path);
+extern const char *vertex_split_path(const char *path,
+									 char dir[NOTE_VERTEX_SIZE]);
 extern bool vertex_waits_dir_of(const char *path, bool permit,
 								char dir[NOTE_VERTEX_SIZE]);
 extern bool vertex_waits_dir_of_owner(const char *path,

@@ -8,68 +8,73 @@
  * lock directories:
  *
  *	- W waits for each owner that excludes it: for the first contender, if that
- *	  is exclusive, else for the readers in front.  Those in between need not
- *	  be read, since they wait for the owners themselves.
- *	- Only a reader behind readers that own the lock waits for one of those in
- *	  between, the first that is exclusive.  The deadlock lists it ("between"),
- *	  since it ends when that contender leaves.  The same goes for a reader
+ *	  is exclusive, else for the readers in front.  The contenders between the
+ *	  owners and W need not be read, since they wait for the owners themselves.
+ *	- But a reader behind readers that own the lock waits for the first
+ *	  exclusive contender between them and itself.  The deadlock lists that
+ *	  contender ("between"), since it ends when the contender leaves.  A reader
  *	  without a contender of its own, whose instance has one that owns the
- *	  lock: it may not join because of the writer, and its edge names that
- *	  contender.
- *	- A wait for a permit is for any of the permits: in <name>/leases, the
- *	  first as many as the semaphore has.  Wherever the waiter is in the queue,
- *	  it gets none while all of these stay.
+ *	  lock, waits for that writer, too, since it may not join because of it;
+ *	  its edge leads to the owner.
+ *	- A wait for a permit is for any one of them.  As many contenders in
+ *	  <name>/leases as the semaphore has permits, the first ones, have them.
+ *	  Wherever the waiter is in the queue, it gets none while all of these
+ *	  stay.
  *	- A wait for one of several locks (alternatives) is for any of them.
- *	- A wait for a session (vertex.c) is for whatever that waits for: one edge
- *	  from it is enough, as with readers of which one is blocked.
+ *	- A wait for a session (vertex.c) is for whatever that session waits for:
+ *	  one edge from it is enough, as one blocked reader of several is.
  *
  * The elements of the graph are the waiting processes, each with all its
- * waits: a zk_lock_all needs all locks that it does not have yet, a
- * zk_lock_any needs one.  A link leads from an owner to an element: the
- * process holds the owner's contender, or its holder waits for the process.
- * In a note these are the waits with the same hold, process and chain; two
- * notes have the same process if they have a wait in common.  If one of
- * several backends of an owner is blocked forever, the owner is never given
- * up.  So it is blocked if one of its links leads to a blocked element.
+ * waits, which are its needs: a zk_lock_all needs all locks that it does not
+ * have yet, a zk_lock_any needs one.  A link leads from an owner to an
+ * element: the process holds the owner's contender, or a holder of that waits
+ * for the process.  In a note the waits with the same hold, process and chain
+ * are one link; the links of two notes lead to the same process if they have a
+ * wait in common.  If one of several backends that hold an owner is blocked
+ * forever, the owner is never given up.  So an owner is blocked if one of its
+ * links leads to a blocked element.
  *
  * A deadlock is a set of elements that keep each other: an owner is kept by a
  * link into the set, a wait for a lock by one of its owners, a wait for a
  * permit by all, and an element by one of its needs or, if one is enough for
  * it, by all of them.
  *
- * A reported deadlock is minimal: without any of its elements nothing of it is
- * a deadlock.  So each member's end is the end of the deadlock, and there are
- * no bystanders, as there would be in a cycle with a member that also waits
- * for a later one.  To find such a set, each element in turn is left out:
+ * A reported deadlock is minimal: without any one of its elements nothing of
+ * it is a deadlock.  So the end of any member is the end of the deadlock, and
+ * no member fails for nothing, as it could in a cycle in which another member
+ * also waits for a later one.  To find such a set, each element in turn is
+ * left out:
  *
  *	- First we keep the element from which we search, and check whether the
  *	  rest is minimal.
- *	- If not, the element may only wait for others' deadlock.  We try again
- *	  without keeping it, and report what remains if it is in that.  This
- *	  ensures that some instance reports something: the elements are taken in
- *	  an order common to all.  Of all elements in deadlocks take one, e, from
- *	  which the least can be reached.  A member m of the set that e finds
- *	  reaches no more than e, hence the same, and so finds the same set, which
- *	  contains m.
+ *	- If not, the element may only wait for a deadlock of others.  We try again
+ *	  without keeping it, and report what remains if the element is in that.
+ *	  This ensures that some instance reports something, since the elements are
+ *	  taken in an order common to all.  Proof: of all elements in deadlocks
+ *	  take one, e, from which the fewest can be reached.  A member m of the set
+ *	  that e finds reaches no more than e, hence the same, and so finds the
+ *	  same set, which contains m.
  *
- * A set of elements has three kinds of counts: for each owner its links to
- * elements of the set; for each directory its owners with such links; for each
- * element its needs for which the set keeps it waiting.  Adding or removing an
- * element changes the counts along its links only.  An element that is no
- * longer kept is removed as well.  Each is removed once, so leaving one out,
- * and putting all back, costs no more than there are links and needs.
+ * A set of elements has three kinds of counts ("kept"): for each owner its
+ * links to elements of the set; for each directory its owners with such links;
+ * for each element its needs for which the set keeps it waiting.  Adding or
+ * removing an element changes the counts along its links only.  An element
+ * that is no longer kept is removed as well.  Each is removed once, so the
+ * cost of leaving one out, and putting all back, is at most the number of
+ * links and needs.
  *
  * A waiting process may keep others of its instance waiting in tier 1, for
- * what it waits for.  Its links from what those hold are marked ("ahead"), and
- * lead to an element of their own with the same needs: it represents the first
- * of those others, which would wait in the place of the process, were that to
- * end.
+ * what it waits for.  The links to it from what those others hold are marked
+ * ("ahead"), and lead to another element with the same needs: that represents
+ * the first of those others, which would wait in the place of the process if
+ * that failed.
  *
  * The victim is the element whose transaction began last; if there are
- * several, the one with the last path.  All instances that find the set agree
- * on that.  One that is ahead is chosen only if all are.  Then the process
- * does not fail: it lets the others of its instance go ahead, and a later
- * search finds the deadlock with their waits (waits_is_requeued).
+ * several, the last one in the order common to all.  So all instances that
+ * find the set agree on the victim.  An element that is ahead is chosen only
+ * if all are.  Then the process does not fail: it lets the others of its
+ * instance go ahead, and a later search finds the deadlock with their waits
+ * (waits_is_requeued).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -89,15 +94,15 @@
 #include "core/mutation.h"
 
 /*
- * What a process waits for: one of the first contenders in a directory, or all
- * of them.
+ * What a process waits for: that the owners in a directory leave or, for a
+ * permit, that one of them does.
  */
 typedef struct WaitNeed
 {
 	int			element;
 	WaitDirectory *directory;
-	const WaitContender *between;	/* see WaitMember */
-	bool		session;		/* it is a session */
+	const WaitContender *between;	/* see WaitMember; or NULL */
+	bool		session;		/* it waits for a session */
 	int			next;			/* of the same element, or -1 */
 	int			next_there;		/* in the same directory, or -1 */
 } WaitNeed;
@@ -114,8 +119,8 @@ typedef struct PublishedWait
 } PublishedWait;
 
 /*
- * The contender of an owner is held by a process that waits, directly or
- * through others; these are the waits of the owner's note that say so.
+ * The contender of an owner is held by a process that waits, or by one that
+ * waits for such a process: the waits of the owner's note that say so.
  */
 typedef struct WaitLink
 {
@@ -138,10 +143,10 @@ typedef struct WaitElement
 	int			first_need;
 	int			first_link;
 	int64_t		began;			/* when its transaction began; 0: ahead */
-	bool		in_all;			/* it is in a deadlock */
+	bool		in_all;			/* it is in some deadlock */
 	bool		in;				/* in the set that is being reduced */
 	int			kept;			/* needs for which the set keeps it waiting */
-	int			distance;		/* waits between it and another element */
+	int			distance;		/* see measure() */
 } WaitElement;
 
 /*
@@ -172,7 +177,9 @@ struct WaitSearch
  * Making the elements
  */
 
-/* What an owner's wait is for; false if it is for nothing. */
+/*
+ * Fill in what a wait of an owner's note is for; false if it is for nothing.
+ */
 static bool
 find_need(const WaitGraph *graph, const WaitOwner *owner,
 		  PublishedWait *published)
@@ -257,8 +264,8 @@ compare_published(const void *a, const void *b)
 }
 
 /*
- * Is the process of these waits only ahead?  Earlier versions mark only the
- * waits for the lock in question.
+ * Is the process of these waits only ahead?  Earlier versions mark only its
+ * waits for the lock for which others wait behind it.
  */
 static bool
 is_ahead(const NoteWait *waits, int nwaits)
@@ -272,7 +279,7 @@ is_ahead(const NoteWait *waits, int nwaits)
 	return ahead;
 }
 
-/* Add the link of these waits of a note, if they are valid. */
+/* Add the link of these waits of a note, if any of them is valid. */
 static void
 add_link(WaitSearch *search, WaitOwner *owner, const NoteWait *waits,
 		 int nwaits)
@@ -325,7 +332,7 @@ add_links(WaitSearch *search, WaitOwner *owner)
 	}
 }
 
-/* The first link of a process, or of those known so far. */
+/* The first link to the same process, as far as that is known. */
 static int
 first_link_of(int *firsts, int link)
 {
@@ -335,8 +342,8 @@ first_link_of(int *firsts, int link)
 }
 
 /*
- * Find the needs, one for each wait, in however many notes it is.  Links with
- * the same need are of one element: "firsts" leads from each to the first.
+ * Find the needs: one for each wait, however many notes have it.  Links with
+ * the same need lead to one element: "firsts" leads from each to the first.
  */
 static void
 find_needs(WaitSearch *search, PublishedWait **sorted, int *firsts)
@@ -402,7 +409,7 @@ make_elements(WaitSearch *search, int *firsts)
 	}
 }
 
-/* Give each need to its element and its directory, the first ones first. */
+/* Enter each need in the lists of its element and its directory, in order. */
 static void
 link_needs(WaitSearch *search)
 {
@@ -439,17 +446,14 @@ is_kept(const WaitElement *element)
 	return element->any ? element->kept == element->nneeds : element->kept > 0;
 }
 
-/*
- * The number of owners of a directory that must be blocked to block those that
- * wait there.
- */
+/* How many owners of a directory must be blocked to block those that wait? */
 static int
 enough_owners(const WaitDirectory *directory)
 {
 	return directory->permits > 0 ? directory->nowners : 1;
 }
 
-/* Those that wait in a directory become blocked, or are no longer. */
+/* Those that wait in a directory become blocked (1), or no longer are (-1). */
 static void
 change_waiting(WaitSearch *search, const WaitDirectory *directory, int change)
 {
@@ -499,7 +503,7 @@ put_in(WaitSearch *search, int element)
 	change_counts(search, element, 1);
 }
 
-/* Remove an element from the set, and those that are then not kept. */
+/* Remove an element from the set, and those that the rest does not keep. */
 static void
 do_without(WaitSearch *search, int element)
 {
@@ -520,8 +524,8 @@ undo(WaitSearch *search)
 }
 
 /*
- * Reduce the set, a deadlock, as far as possible; element "start" stays,
- * unless it is -1.
+ * Reduce the set, which is a deadlock, as far as possible.  Element "start"
+ * stays, unless that is -1.
  */
 static void
 minimize(WaitSearch *search, int start)
@@ -556,7 +560,7 @@ is_minimal(WaitSearch *search)
 
 /*
  * The measured distance of the element that a link leads to.  WAIT_FAR_AWAY:
- * there is no such link (-1), or no way.
+ * the link is -1, or there is no way.
  */
 static int
 distance_of(const WaitSearch *search, int link)
@@ -566,8 +570,8 @@ distance_of(const WaitSearch *search, int link)
 }
 
 /*
- * The owner's link to the nearest element of the set, or of all in deadlocks;
- * -1: none.
+ * The owner's link to the nearest element of the set or, with "in_all", of
+ * those in deadlocks; -1: none.
  */
 static int
 nearest_of_owner(WaitSearch *search, const WaitOwner *owner, bool in_all)
@@ -589,7 +593,7 @@ nearest_of_owner(WaitSearch *search, const WaitOwner *owner, bool in_all)
 }
 
 /*
- * Set the distance of those that wait in a directory, unless they are nearer.
+ * Set the distance of those that wait in a directory, unless it is known.
  */
 static void
 reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
@@ -613,8 +617,8 @@ reach_waiting(WaitSearch *search, WaitDirectory *directory, int distance,
 }
 
 /*
- * Measure the distance of each element of the set, or of all in deadlocks,
- * from this one along the waits.
+ * Measure how far each element of the set or, with "in_all", of those in
+ * deadlocks is from this one: by how many waits it waits for this one.
  */
 static void
 measure(WaitSearch *search, int element, bool in_all)
@@ -641,7 +645,7 @@ measure(WaitSearch *search, int element, bool in_all)
 	}
 }
 
-/* The set has nothing in it. */
+/* Make the set empty. */
 static void
 clear(WaitSearch *search)
 {
@@ -660,9 +664,9 @@ clear(WaitSearch *search)
 }
 
 /*
- * Begin with a small deadlock: of the elements that keep an owner one is
- * enough, the one nearest to the start, if there is one.  So there are no more
- * elements than owners.
+ * Make the set a small deadlock to begin with: of the elements that keep an
+ * owner one is enough, the one nearest to "start", unless that is -1.  So it
+ * has at most one element more than there are owners.
  */
 static void
 begin_set(WaitSearch *search, int start)
@@ -687,8 +691,8 @@ begin_set(WaitSearch *search, int start)
 }
 
 /*
- * Find the elements that are in any deadlock: take all, and remove those that
- * are not kept.
+ * Find the elements that are in some deadlock: put in all, and remove those
+ * that are not kept.
  */
 static void
 find_in_all(WaitSearch *search)
@@ -704,9 +708,7 @@ find_in_all(WaitSearch *search)
 }
 
 /*
- * Find a minimal deadlock with element "start", as the set.
- *
- * False if there is none.
+ * Make the set a minimal deadlock with element "start"; false: there is none.
  */
 static bool
 find_minimal(WaitSearch *search, int start)
@@ -781,7 +783,7 @@ waits_end(WaitSearch *search)
 }
 
 /*
- * Listing it
+ * Listing the deadlock
  */
 
 /* The element that an edge leads to; -1: there is none. */
@@ -801,7 +803,7 @@ find_element(const WaitSearch *search, const WaitEdge *edge)
 
 /*
  * The link by which a need leads to the nearest element of the set; -1: the
- * set does not keep it.
+ * set does not keep it waiting.
  */
 static int
 nearest_link(WaitSearch *search, const WaitNeed *need)
@@ -824,8 +826,9 @@ nearest_link(WaitSearch *search, const WaitNeed *need)
 }
 
 /*
- * The need by which an element waits for the nearest one, and its link; a
- * victim's is for a lock or a permit.
+ * The need by which an element waits for the nearest one, and the link of
+ * that.  For the victim, which has distance 0, a wait for a session does not
+ * do.
  */
 static int
 best_need(WaitSearch *search, int element, int *link)
@@ -849,8 +852,8 @@ best_need(WaitSearch *search, int element, int *link)
 }
 
 /*
- * The element of the deadlock, the set, that waits for a lock or a permit and
- * whose transaction began last; -1: none.
+ * Of the elements of the set that wait for a lock or a permit, the one whose
+ * transaction began last; -1: none.
  */
 static int
 choose_victim(WaitSearch *search)
@@ -892,7 +895,7 @@ find_member(const DeadlockList *list, int link, int need)
 	return -1;
 }
 
-/* Add a member, a link for a need, if it is new. */
+/* Add a member, a link with one of its needs, unless it is listed. */
 static bool
 add_member(DeadlockList *list, int number, int need)
 {
@@ -926,8 +929,8 @@ add_member(DeadlockList *list, int number, int need)
 }
 
 /*
- * Add the way from the victim back to itself.  Its first member is the one by
- * which the way returns to the victim.
+ * Add the way from the victim back to the victim.  The first member is that of
+ * the link by which the way returns.
  */
 static bool
 add_way(DeadlockList *list, int victim)
@@ -954,9 +957,7 @@ add_way(DeadlockList *list, int victim)
 	return true;
 }
 
-/*
- * Add a member for the process that a link leads to, if there is none by it.
- */
+/* Add a member for this link, unless one is listed; false if that fails. */
 static bool
 add_blocker(DeadlockList *list, int link)
 {
@@ -972,7 +973,7 @@ add_blocker(DeadlockList *list, int link)
 	return need >= 0 && add_member(list, link, need);
 }
 
-/* Add what a member needs, and the alternatives to its wait. */
+/* Add what blocks a member, and the alternatives to its wait. */
 static bool
 add_needed(DeadlockList *list, int member)
 {
@@ -1000,7 +1001,7 @@ add_needed(DeadlockList *list, int member)
 }
 
 /*
- * List the deadlock, the set, with this victim; false if it is too large, or
+ * List the set as a deadlock with this victim; false if it is too large, or
  * the notes do not have all of it.
  */
 static bool
@@ -1062,7 +1063,7 @@ waits_same_edge(const WaitEdge *a, const WaitEdge *b)
 	return strcmp(a->from, b->from) == 0 && note_same_wait(&a->wait, &b->wait);
 }
 
-/* Have two deadlocks the same members, with the same notes? */
+/* Do two deadlocks have the same members, with the same notes? */
 bool
 waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 {
@@ -1082,7 +1083,7 @@ waits_same_deadlock(const WaitDeadlock *a, const WaitDeadlock *b)
 	return true;
 }
 
-/* Is the victim only to requeue in tier 1 of its own instance? */
+/* Is the victim to requeue in tier 1 of its instance, instead of failing? */
 bool
 waits_is_requeued(const WaitDeadlock *deadlock)
 {

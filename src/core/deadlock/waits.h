@@ -24,8 +24,7 @@ struct WaitGraph;
 typedef struct WaitMember
 {
 	WaitEdge	edge;
-	char		cluster_name[WORD_VALUE_SIZE];	/* cluster_name of its
-												 * instance */
+	char		cluster_name[WORD_VALUE_SIZE];	/* of its instance */
 	int32_t		version;		/* of the data of edge.from when it was read */
 	char		between[NOTE_VERTEX_SIZE];	/* an exclusive contender between
 											 * the reader wait.to and readers
@@ -36,8 +35,8 @@ typedef struct WaitMember
 
 /*
  * A deadlock that ends when any member ends.  The victim is the first member;
- * blocked_by leads from it back to it.  With a semaphore or zk_lock_any there
- * are members beside that way.
+ * blocked_by leads from the victim by way of others back to it.  With a
+ * semaphore or zk_lock_any there are members beside that way.
  */
 typedef struct WaitDeadlock
 {
@@ -45,7 +44,7 @@ typedef struct WaitDeadlock
 	WaitMember *members;		/* malloc'd */
 } WaitDeadlock;
 
-/* A search in the graph; see waits.c. */
+/* A search for deadlocks in the graph; see waits.c. */
 typedef struct WaitSearch WaitSearch;
 
 extern WaitSearch *waits_begin(struct WaitGraph *graph);

@@ -8,20 +8,21 @@
  * edge, a note with waits, or a probe, or while sessions of ours may be named
  * there (vertex.c).
  *
- * A directory that has not been needed for some time is deleted; that fails
- * unless it is empty.  Instances that need it learn that from their watch, and
- * create it again; so does one whose create of a znode in it fails.
+ * A directory that has not been needed for some time is deleted; the delete
+ * fails unless it is empty.  Instances that need the directory learn of that
+ * from their watch, and create it again; so does an instance whose create of a
+ * znode in it fails.
  *
- * A probe is in the directory of the first of the roots in which its members
- * wait.  With three roots or more, an instance without an edge of that root
- * does not see the probe until it finds the deadlock itself.  Then it creates
- * a probe in that directory, too, watches the directory as long as that probe
- * lives, and answers the older one.
+ * A probe is in the directory of one root: of those in which its members wait,
+ * the first by name.  With three roots or more, an instance without an edge of
+ * that root does not see the probe until it finds the deadlock itself.  Then
+ * it creates a probe in that directory, too, watches the directory as long as
+ * that probe lives, and answers the older one.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/core/deadlock/directory.c
+ *		src/core/deadlock/waits_dir.c
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +34,9 @@
 
 #include "core/memory.h"
 
-/* How many times deadlock_timeout an unneeded directory stays. */
+/*
+ * A directory that is not needed stays for this multiple of deadlock_timeout.
+ */
 #define DIR_LINGER			20
 
 /* The path of a znode in a directory; "" if that is too long. */
@@ -56,7 +59,7 @@ waits_dir_find(Detection *state, const char *path)
 	return NULL;
 }
 
-/* Search a directory for unknown znodes of ours, and delete them. */
+/* Have unknown znodes of ours in a directory found, and deleted. */
 void
 waits_dir_sweep(Detection *state, const char *path)
 {
@@ -68,11 +71,11 @@ waits_dir_sweep(Detection *state, const char *path)
 
 /* Delete a znode of ours, now or when there is a connection. */
 void
-waits_dir_throw_away(Detection *state, const char *dir, const char *name)
+waits_dir_delete(Detection *state, const char *dir, const char *name)
 {
-	state->orphans =
-		memory_grow(state->orphans, state->norphans, sizeof(Orphan));
-	waits_dir_path_in(dir, name, state->orphans[state->norphans++].path);
+	state->deletes =
+		memory_grow(state->deletes, state->ndeletes, sizeof(PendingDelete));
+	waits_dir_path_in(dir, name, state->deletes[state->ndeletes++].path);
 }
 
 /* A mkdir has been answered. */
@@ -103,20 +106,20 @@ waits_dir_deleted(Detection *state, const Pending *pending,
 		dir->exists = false;
 		dir->watch = 0;
 	}
-	for (int i = 0; i < state->norphans; i++)
-		if (strcmp(state->orphans[i].path, pending->path) == 0)
+	for (int i = 0; i < state->ndeletes; i++)
+		if (strcmp(state->deletes[i].path, pending->path) == 0)
 		{
-			state->orphans[i].out = false;
+			state->deletes[i].out = false;
 			if (in->answer.result == REQUEST_UNKNOWN)
 				return;
-			state->norphans--;
-			memmove(&state->orphans[i], &state->orphans[i + 1],
-					(state->norphans - i) * sizeof(Orphan));
+			state->ndeletes--;
+			memmove(&state->deletes[i], &state->deletes[i + 1],
+					(state->ndeletes - i) * sizeof(PendingDelete));
 			return;
 		}
 }
 
-/* The watch of the list with this serial has fired. */
+/* The watch that the list with this serial has set has fired. */
 void
 waits_dir_changed(Detection *state, uint32_t serial)
 {
@@ -137,7 +140,7 @@ waits_dir_resumed(Detection *state)
 	}
 }
 
-/* Mark a directory as needed. */
+/* Mark a directory, which may be unknown yet, as needed. */
 static WaitsDir *
 need_waits_dir(Detection *state, const char *path)
 {
@@ -172,15 +175,15 @@ recount_waits_dirs(Detection *state)
 								edge->wait.kind == NOTE_WAIT_PERMIT, dir))
 			need_waits_dir(state, dir)->used = true;
 	}
-	for (const Holder *holder = detection_next_holder(state, NULL);
-		 holder != NULL; holder = detection_next_holder(state, holder))
-		if (vertex_waits_dir_of_owner(holder->path, dir))
+	for (const OwnNote *note = detection_next_note(state, NULL);
+		 note != NULL; note = detection_next_note(state, note))
+		if (vertex_waits_dir_of_owner(note->path, dir))
 			need_waits_dir(state, dir)->used = true;
 }
 
-/* The same for an unknown directory, which is listed for that. */
+/* As waits_dir_sweep(), for a directory that may be unknown yet. */
 void
-waits_dir_sweep_anew(Detection *state, const char *path)
+waits_dir_sweep_new(Detection *state, const char *path)
 {
 	need_waits_dir(state, path)->sweep = true;
 }
@@ -199,7 +202,7 @@ need_waits_dirs(Detection *state)
 			(void) need_waits_dir(state, state->probes[i].dir);
 }
 
-/* Watch these directories, whether there are edges or not. */
+/* From now on watch these directories, whether there are edges or not. */
 void
 waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
 {
@@ -225,10 +228,10 @@ waits_dir_want(Detection *state, const char *const *dirs, int ndirs)
 static bool
 is_ours(Detection *state, const char *path)
 {
-	for (int i = 0; i < state->norphans; i++)
-		if (strcmp(state->orphans[i].path, path) == 0)
+	for (int i = 0; i < state->ndeletes; i++)
+		if (strcmp(state->deletes[i].path, path) == 0)
 			return true;
-	return detection_find_holder(state, path) != NULL;
+	return detection_find_note(state, path) != NULL;
 }
 
 /* Note that a session is named. */
@@ -254,8 +257,9 @@ add_named(WaitsDir *dir, const char *vertex)
  *		Handle the list of a directory: note whether it exists, and which
  *		sessions are named.
  *
- * What we tell of a session does not name it: it would be named as long as it
- * waits.  If the directory is to be swept, so are znodes of sessions.
+ * A znode of ours does not name its session: otherwise that would be named as
+ * long as it waits.  If the directory is to be swept, so are znodes of
+ * sessions.
  */
 void
 waits_dir_listed(Detection *state, WaitsDir *dir, const DetectorInput *in)
@@ -301,11 +305,11 @@ waits_dir_forget(Detection *state)
 	for (int i = 0; i < state->ndirs; i++)
 		free(state->dirs[i].named);
 	state->ndirs = 0;
-	state->norphans = 0;
+	state->ndeletes = 0;
 	state->recount = true;
 }
 
-/* A directory is not needed: delete it when that has lasted. */
+/* A directory is not needed: delete it when that has lasted long enough. */
 static void
 leave(Detection *state, WaitsDir *dir)
 {
@@ -323,8 +327,8 @@ leave(Detection *state, WaitsDir *dir)
 
 /*
  * waits_dir_watch_needed
- *		List the needed directories without a watch, and delete those
- *		unneeded for long.
+ *		List and watch the needed directories that are not watched, and delete
+ *		those that have not been needed for long.
  */
 void
 waits_dir_watch_needed(Detection *state)
@@ -361,11 +365,11 @@ waits_dir_watch_needed(Detection *state)
 void
 waits_dir_clean_up(Detection *state)
 {
-	for (int i = 0; i < state->norphans; i++)
-		if (!state->orphans[i].out)
+	for (int i = 0; i < state->ndeletes; i++)
+		if (!state->deletes[i].out)
 		{
 			(void) detection_send(state, REQUEST_DELETE, TASK_DELETE,
-								  state->orphans[i].path, 0);
-			state->orphans[i].out = true;
+								  state->deletes[i].path, 0);
+			state->deletes[i].out = true;
 		}
 }

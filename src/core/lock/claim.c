@@ -22,20 +22,11 @@
 
 #include <string.h>
 
+#include "core/word.h"
+
 #define DAY_US	(INT64_C(86400) * 1000000)
 
 static const char digits[] = "0123456789abcdef";
-
-/* The value of a digit, or -1. */
-static int
-digit_value(char digit)
-{
-	if (digit >= '0' && digit <= '9')
-		return digit - '0';
-	if (digit >= 'a' && digit <= 'f')
-		return digit - 'a' + 10;
-	return -1;
-}
 
 static void
 write_bytes(const uint8_t *bytes, int n, char *string)
@@ -66,7 +57,7 @@ static bool
 are_digits(const char *string, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (digit_value(string[i]) < 0)
+		if (word_hex_digit(string[i]) < 0)
 			return false;
 	return true;
 }
@@ -111,8 +102,8 @@ claim_parse_token(const char *string, int len, ClaimToken *token)
 	memcpy(token->instance, string, CLAIM_ID_SIZE - 1);
 	token->instance[CLAIM_ID_SIZE - 1] = '\0';
 	for (int i = 0; i < CLAIM_SECRET_BYTES; i++)
-		token->secret[i] = (uint8_t) (digit_value(secret[2 * i]) << 4 |
-									  digit_value(secret[2 * i + 1]));
+		token->secret[i] = (uint8_t) (word_hex_digit(secret[2 * i]) << 4 |
+									  word_hex_digit(secret[2 * i + 1]));
 	return true;
 }
 

@@ -51,7 +51,7 @@
  * An observer connected to another server's observerMasterPort is not covered:
  * that server gets its reports by pings of its own, and passes them to the
  * leader with the next ping.  That would take seven proofs and, with
- * heartbeats so far apart, all of T (doc/guarantees.md).
+ * heartbeats so far apart, all of T (doc/mechanisms.md).
  *
  * The unit test runs this file against a model of a leader and a follower with
  * links that stall.
@@ -66,6 +66,8 @@
 #include "core/lock/lease.h"
 
 #include <string.h>
+
+#include "core/mutation.h"
 
 /* In parts of the session timeout; see the header. */
 #define LEASE_OF_FOUR(timeout)	((timeout) - (timeout) / 20)
@@ -142,7 +144,8 @@ lease_prove(Lease *lease, int64_t timeout, int64_t sent, int64_t now)
 
 	lease->last_sent = sent;
 	if (sent >= lease->distrust_until)
-		extend(lease, sent + LEASE_OF_ONE(timeout));
+		extend(lease, sent + (ZK_MUTATED(ZK_LEASE_OF_ONE) ?
+							  timeout : LEASE_OF_ONE(timeout)));
 
 	for (int i = 0; i < lease->nproofs; i++)
 	{

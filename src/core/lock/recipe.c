@@ -165,6 +165,9 @@
  *				children unknown -> OWNER: children
  *				watch the queue; the watch of the list used up; list unknown ->
  *				  OWNER: list the children and watch them
+ *				that, if we were alone, are exclusive, and our note says
+ *				  retain=yes -> OWNER: contended; children, to see whether
+ *				  another kind of client has come
  *				list ok -> OWNER: alone, or, and then the list ends, contended
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
@@ -447,6 +450,7 @@ watch(Recipe *recipe, RecipeOutput *out)
 static void
 watch_queue(Recipe *recipe, RecipeOutput *out)
 {
+	recipe->alone = false;
 	recipe->queue_watch = next_serial(recipe);
 	send_op(out, REQUEST_LIST, NULL, recipe->queue_watch);
 }
@@ -472,6 +476,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	recipe->writer_check = 0;
 	recipe->revocation_watch = 0;
 	recipe->queue_watch = 0;
+	recipe->comers_list = 0;
 	recipe->rewritten = false;
 	recipe->token_refused = false;
 	recipe->state = RECIPE_OWNER;
@@ -681,6 +686,7 @@ note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 	else if (place->shared)
 		return;
 	recipe->blockers++;
+	recipe->others |= !znode_is_of_instance(child);
 	if (is_surely_contender(child))
 		recipe->unsure = false;
 	if (place->predecessor == NULL ||
@@ -1083,7 +1089,7 @@ check_writers(Recipe *recipe, RecipeOutput *out)
  * late reader waits for all, as a writer does.
  */
 static bool
-somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
+somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 {
 	for (int i = 0; i < in->answer.nchildren; i++)
 	{
@@ -1097,7 +1103,10 @@ somebody_behind(const Recipe *recipe, const RecipeInput *in, bool readers_too)
 			 znode_is_late(contender.sequence)) &&
 			!is_persistent(recipe, child) &&
 			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
+		{
+			recipe->others |= !znode_is_of_instance(child);
 			return true;
+		}
 	}
 	return false;
 }
@@ -1139,17 +1148,19 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->queue_watch == 0 || in->answer.serial != recipe->queue_watch)
 		return;
 	if (in->answer.result == REQUEST_UNKNOWN)
-		watch_queue(recipe, out);
-	else if (in->answer.result == REQUEST_OK &&
-			 !somebody_behind(recipe, in, recipe->kind != ZNODE_READER) &&
-			 !reader_behind_sibling(recipe, in))
-		out->report |= RECIPE_REPORT_ALONE;
-	else
 	{
-		/* or unknown: then the lock must not be withheld from anybody */
-		recipe->queue_watch = 0;
-		out->report |= RECIPE_REPORT_CONTENDED;
+		watch_queue(recipe, out);
+		return;
 	}
+
+	/* if that is unknown, the lock must not be withheld from anybody */
+	recipe->alone = in->answer.result == REQUEST_OK &&
+		!somebody_behind(recipe, in, recipe->kind != ZNODE_READER) &&
+		!reader_behind_sibling(recipe, in);
+	if (!recipe->alone)
+		recipe->queue_watch = 0;
+	out->report |= recipe->alone ?
+		RECIPE_REPORT_ALONE : RECIPE_REPORT_CONTENDED;
 }
 
 /* Does an exclusive contender wait behind our shared one? */
@@ -1176,6 +1187,40 @@ watch_revocation(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->revocation_watch = next_serial(recipe);
 	send_op(out, REQUEST_WATCH, recipe->node, recipe->revocation_watch);
+}
+
+/*
+ * The queue behind us has changed.
+ *
+ * Readers may come and go behind a reader.  If nobody was behind an exclusive
+ * owner, somebody has come.  A lock that may be idle is then given up without
+ * waiting for the list that shows who that is; it is sent ahead of the delete.
+ */
+static void
+on_queue_touched(Recipe *recipe, RecipeOutput *out)
+{
+	if (!recipe->alone || !recipe->retain || recipe->kind == ZNODE_READER)
+	{
+		watch_queue(recipe, out);
+		return;
+	}
+	recipe->queue_watch = 0;
+	recipe->comers_list = next_serial(recipe);
+	send_op(out, REQUEST_CHILDREN, NULL, recipe->comers_list);
+	out->report |= RECIPE_REPORT_CONTENDED;
+}
+
+/*
+ * Who has come?  If nobody is there, it is somebody who did not wait: a try of
+ * another kind of client.  An instance waits until we have let go of a lock that
+ * may be retained, and our own other contenders come when this one is gone.
+ */
+static void
+on_comers_listed(Recipe *recipe, const RecipeInput *in)
+{
+	recipe->comers_list = 0;
+	if (in->answer.result == REQUEST_OK && !somebody_behind(recipe, in, true))
+		recipe->others = true;
 }
 
 /* Is this of the latest watch of the queue? */
@@ -1351,6 +1396,11 @@ on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
+	if (recipe->comers_list != 0 && in->answer.serial == recipe->comers_list)
+	{
+		on_comers_listed(recipe, in);
+		return;
+	}
 	if (recipe->state == RECIPE_OWNER)
 	{
 		on_writers_listed(recipe, in, out);
@@ -1449,7 +1499,7 @@ on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (is_of_revocation_watch(recipe, in))
 		stat_node(recipe, out, 0);
 	else if (is_of_queue_watch(recipe, in))
-		watch_queue(recipe, out);
+		on_queue_touched(recipe, out);
 }
 
 /* A watch has fired for another reason: set it again. */
@@ -1465,7 +1515,7 @@ on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	else if (is_of_revocation_watch(recipe, in))
 		watch_revocation(recipe, out);
 	else if (is_of_queue_watch(recipe, in))
-		watch_queue(recipe, out);
+		on_queue_touched(recipe, out);
 }
 
 static void
@@ -1619,6 +1669,8 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 													 * attempt */
 	recipe->mkdir_error = 0;
 	recipe->has_sibling = false;
+	recipe->others = false;
+	recipe->comers_list = 0;
 	enter(recipe, unread, out);
 }
 

@@ -148,6 +148,10 @@ typedef struct Recipe
 	bool		rewritten;		/* OWNER: we have set our data */
 	uint32_t	queue_watch;	/* OWNER: serial of the watched list of the
 								 * queue, or 0 */
+	bool		alone;			/* that list has shown nobody behind us */
+	uint32_t	comers_list;	/* serial of the list that shows who has come,
+								 * or 0 */
+	bool		others;			/* another kind of client was in the queue */
 	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
 								 * or 0 */
 	bool		has_sibling;	/* OWNER: a writer of this instance is known */

@@ -22,12 +22,13 @@
  *
  *	watch	event -> watch
  *	any		watch -> ASKED
- *	ASKED	watched OK -> WATCHED; watched but not OK, fired -> UNWATCHED
- *	WATCHED	fired, disconnect -> UNWATCHED
+ *	ASKED	watched OK -> WATCHED; watched but not OK -> UNWATCHED
+ *	any		fired, disconnect -> UNWATCHED
  *
  * Answers and events without the serial number of the latest get are ignored.
- * A disconnect leaves the get ASKED, since it is answered in any case: as
- * unknown or, if it had not been sent yet, on the next connection.
+ * A get that is out at a disconnect counts no more: the library may send it on
+ * the next connection, but directories.c forgets all gets with the connection,
+ * and would ignore the event of that watch.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -94,7 +95,8 @@ succession_disconnect(Succession *succession)
 {
 	if (ZK_MUTATED(ZK_RECONNECTED_OWNS))
 		return;
-	if (succession->watch == SUCCESSION_WATCHED)
+	if (succession->watch == SUCCESSION_WATCHED ||
+		!ZK_MUTATED(ZK_WATCH_CROSSES_CONNECTIONS))
 		succession->watch = SUCCESSION_UNWATCHED;
 	succession->state = SUCCESSION_UNKNOWN;
 }

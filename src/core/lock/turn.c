@@ -85,7 +85,7 @@
  *	dropped: the last holder gives the slot back
  *	D1	a permit, which is one backend's own	give up
  *	D2	a writer waits behind our readers		give up
- *	D3	no taker; alone, retainable, room, and a retain time
+ *	D3	no taker; alone, a retain time, and room
  *												retain
  *	D4	no taker, no other mail waits			give up
  *	D5	alone, not contested					go on
@@ -104,13 +104,13 @@
  *	idle: until when is the slot kept?
  *	K1	granted, handed on		TURN_MAX_IDLE
  *	K2	left, given up			not at all
- *	K3	retained				as long as zklock.retain_time is now
+ *	K3	retained				for its retain time
  *
  *	idle: what happens to it?
  *	I1	contended, no taker					give up
  *	I2	contended, retained, a taker		keep; handed on, from now on
  *	I3	contended, else						keep
- *	I4	nobody wants it; retainable, not contended, and the time of K is not
+ *	I4	nobody wants it; a retain time, not contended, and the time of K is not
  *		over								keep
  *	I5	nobody wants it, else				give up
  *	I6	mail opened, no taker, the time of K is over
@@ -128,7 +128,7 @@
  *	not looked after, may have been idle for long.
  *	P1	granted								yes
  *	P2	the lease runs						yes
- *	P3	retainable							no
+ *	P3	a retain time						no
  *	P4	TURN_MAX_IDLE after the time of K is not over
  *											yes
  *	P5	else								no
@@ -146,6 +146,8 @@
  *-------------------------------------------------------------------------
  */
 #include "core/lock/turn.h"
+
+#include "core/mutation.h"
 
 /* The number of grants for which C1 counts. */
 #define CONTESTED_GRANTS	2
@@ -365,12 +367,12 @@ turn_dropped(Turn *turn, const TurnInput *in)
 {
 	TurnDecision decision = TURN_GIVE_UP;
 
-	if (in->permit || in->writer_behind)
+	if (in->permit || in->writer_behind || ZK_MUTATED(ZK_NOT_HANDED_ON))
 		return TURN_GIVE_UP;
 	if (turn->start == 0)
 		begin_turn(turn, in->waiting, in->now);
-	if (!in->taker && turn->behind == TURN_ALONE && in->retainable &&
-		in->room && in->retain_time > 0)
+	if (!in->taker && turn->behind == TURN_ALONE && in->retain_time > 0 &&
+		in->room)
 		decision = TURN_RETAIN;
 	else if (goes_on(turn, in))
 		decision = in->taker ? TURN_HAND_ON : TURN_LEAVE;
@@ -394,14 +396,13 @@ turn_dropped(Turn *turn, const TurnInput *in)
  * turn_unwanted
  *		The last backend that wanted an idle slot no longer wants it.
  *
- * "retainable" and "retain_time" (us) are as in TurnInput, here and below.
+ * "retain_time" (us) is as in TurnInput, here and below.
  * Returns TURN_KEEP or TURN_GIVE_UP.
  */
 TurnDecision
-turn_unwanted(const Turn *turn, bool retainable, int64_t retain_time,
-			  int64_t now)
+turn_unwanted(const Turn *turn, int64_t retain_time, int64_t now)
 {
-	return retainable && turn->behind != TURN_CONTENDED &&
+	return retain_time > 0 && turn->behind != TURN_CONTENDED &&
 		now < keep_until(turn, retain_time) ? TURN_KEEP : TURN_GIVE_UP;
 }
 
@@ -448,10 +449,10 @@ turn_checked(const Turn *turn, bool reserved, int64_t retain_time,
  * false, the session must be proved alive first.
  */
 bool
-turn_is_proved(const Turn *turn, bool retainable, int64_t lease_until,
+turn_is_proved(const Turn *turn, int64_t retain_time, int64_t lease_until,
 			   int64_t now)
 {
 	if (turn->idle == TURN_GRANTED || now < lease_until)
 		return true;
-	return !retainable && now < keep_until(turn, 0) + TURN_MAX_IDLE;
+	return retain_time == 0 && now < keep_until(turn, 0) + TURN_MAX_IDLE;
 }

@@ -51,7 +51,7 @@ typedef enum TurnIdle
 	TURN_GRANTED,				/* it has just become ours */
 	TURN_HANDED_ON,				/* a backend is about to take it */
 	TURN_LEFT,					/* until the worker opens its mail */
-	TURN_RETAINED,				/* for zklock.retain_time */
+	TURN_RETAINED,				/* for the retain time of its contender */
 	TURN_GIVEN_UP				/* its contender is to be deleted */
 } TurnIdle;
 
@@ -90,14 +90,13 @@ typedef struct TurnInput
 {
 	int64_t		now;
 	int64_t		quantum;		/* zklock.handoff_quantum */
-	int64_t		retain_time;	/* zklock.retain_time; 0: retain nothing */
+	int64_t		retain_time;	/* how long the contender may be retained, as
+								 * its data say; 0: not at all */
 	int32_t		release_time;	/* the last result of turn_gone(), or 0 */
 	int			waiting;		/* backends that want the slot */
 	bool		taker;			/* one of them can take it */
 	bool		mail_waiting;	/* other mail waits for the worker's flight */
 	bool		room;			/* idle contenders leave room for others */
-	bool		retainable;		/* the contender's data say that it may be
-								 * retained */
 	bool		permit;			/* the contender is a permit */
 	bool		readers;		/* ... or is that of readers, */
 	bool		writer_behind;	/* and a writer waits behind it */
@@ -120,14 +119,14 @@ extern bool turn_take_ask(Turn *turn);
 
 /* the slot's own events */
 extern TurnDecision turn_dropped(Turn *turn, const TurnInput *in);
-extern TurnDecision turn_unwanted(const Turn *turn, bool retainable,
-								  int64_t retain_time, int64_t now);
+extern TurnDecision turn_unwanted(const Turn *turn, int64_t retain_time,
+								  int64_t now);
 extern TurnDecision turn_mail_opened(const Turn *turn, bool taker,
 									 int64_t retain_time, int64_t now);
 extern TurnDecision turn_checked(const Turn *turn, bool reserved,
 								 int64_t retain_time, int64_t now,
 								 int64_t *check_at);
-extern bool turn_is_proved(const Turn *turn, bool retainable,
+extern bool turn_is_proved(const Turn *turn, int64_t retain_time,
 						   int64_t lease_until, int64_t now);
 
 #endif							/* ZKLOCK_TURN_H */

@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/word.h"
+
 #define CONTENDER_PREFIX	"_c_"
 
 /* The text between the UUID and the sequence number, by ZnodeKind. */
@@ -173,11 +175,17 @@ znode_check_root(const char *root)
 	return NULL;
 }
 
-/* Make a version 4 UUID (RFC 4122) from 16 random bytes in "uuid". */
+/*
+ * znode_make_uuid
+ *		Make a version 8 UUID (RFC 9562) from 16 random bytes in "uuid".
+ *
+ * Version 8 is for UUIDs of an application's own kind.  Curator and kazoo use
+ * version 4, so the name of a contender tells which of them has made it.
+ */
 void
 znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES])
 {
-	uuid[6] = (uuid[6] & 0x0F) | 0x40;
+	uuid[6] = (uuid[6] & 0x0F) | 0x80;
 	uuid[8] = (uuid[8] & 0x3F) | 0x80;
 }
 
@@ -235,18 +243,6 @@ znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
 	snprintf(name + len, ZNODE_CONTENDER_SIZE - len, "%010d", (int) sequence);
 }
 
-/* The value of a hexadecimal digit of a UUID, or -1. */
-static int
-uuid_digit(char c)
-{
-	const char *p;
-
-	if (c == '\0')
-		return -1;
-	p = strchr(hex_lower, c);
-	return p ? (int) (p - hex_lower) : -1;
-}
-
 /* Read the UUID from a child's name, if it is named as ours are. */
 bool
 znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
@@ -262,8 +258,8 @@ znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
 
 		if (*c == '-')
 			c++;
-		high = uuid_digit(c[0]);
-		low = high < 0 ? -1 : uuid_digit(c[1]);
+		high = word_hex_digit(c[0]);
+		low = high < 0 ? -1 : word_hex_digit(c[1]);
 		if (low < 0)
 			return false;
 		uuid[i] = (uint8_t) (high << 4 | low);
@@ -281,6 +277,21 @@ znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
 	protected_prefix(uuid, prefix);
 	return strncmp(child, prefix, strlen(prefix)) == 0 &&
 		child[strlen(prefix)] == '-';
+}
+
+/*
+ * znode_is_of_instance
+ *		Is this child named by an instance, this or another one?
+ *
+ * Version 1.0 used version 4 UUIDs, as other clients do.
+ */
+bool
+znode_is_of_instance(const char *child)
+{
+	uint8_t		uuid[ZNODE_UUID_BYTES];
+
+	return znode_parse_uuid(child, uuid) && uuid[6] >> 4 == 8 &&
+		uuid[8] >> 6 == 2;
 }
 
 /*

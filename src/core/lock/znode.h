@@ -91,6 +91,7 @@ extern bool znode_parse_uuid(const char *child,
 							 uint8_t uuid[ZNODE_UUID_BYTES]);
 extern bool znode_has_uuid(const char *child,
 						   const uint8_t uuid[ZNODE_UUID_BYTES]);
+extern bool znode_is_of_instance(const char *child);
 extern bool znode_parse_contender(const char *child,
 								  ZnodeContender *contender);
 extern bool znode_before(int32_t a, int32_t b);

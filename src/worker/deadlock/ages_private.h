@@ -22,7 +22,11 @@ typedef enum AgeOf
 	AGE_OF_STATE				/* st_state_start_timestamp */
 } AgeOf;
 
+/* Samples in the time that something has to last; see ages.c. */
+#define AGES_SAMPLES		4
+
 extern void ages_sample(AgeOf of);
-extern int64 ages_first_seen(AgeOf of, int pid, TimestampTz started);
+extern bool ages_has_lasted(AgeOf of, int pid, TimestampTz started,
+							 int64 us);
 
 #endif							/* ZKLOCK_AGES_PRIVATE_H */

@@ -9,29 +9,27 @@
  * queue that want it in one.  The processes of a lock group count as one, by
  * its leader's PID.  Prepared transactions have no process, and lead nowhere.
  *
- * A wait younger than deadlock_timeout does not count.  (One whose beginning
- * the lock manager has not noted does.)  Its age is measured by samples
- * (ages.c), BLOCKERS_SAMPLES of them in deadlock_timeout while a contender of
- * ours is queued.  A wait counts when samples have seen it for that time less
- * the pause between two of them: so all that waited when the contender came
- * counts in the first scan.  The lock manager's answers do not identify a
- * wait.  So its beginning is read from the process before the questions and
- * again after them: if it is the same, so was the wait.
+ * A wait counts when it has lasted for deadlock_timeout, by the samples of
+ * ages.c.  One whose beginning the process has not noted yet does not.
+ *
+ * GetBlockerStatusData(), which shows the lock manager's queues, does not
+ * identify a wait.  So the beginning of each wait is read from its process
+ * before the call and again after it: if it is the same, so was the wait.
  *
  * Cost.  GetBlockerStatusData() takes all partition locks of the lock manager,
- * and returns all that hold or want the lock that one process waits for, and
- * the queue up to that process.  So it is called at most twice for a lock: for
- * the process that we come from, and for the last in the queue, which usually
- * has all others before it; and at most MAX_QUESTIONS times in a scan.  Any
- * further process leads nowhere.  Of those in a queue that want the lock in
- * the same mode only the last that blocks is followed, since it is blocked by
- * whatever blocks the others; and the holders of a lock are visited once for
- * each mode.  So a walk takes few steps for each lock, however long its queue
- * is, and one for each of its holders.
+ * and returns all processes that hold or want the lock that one process waits
+ * for, and the queue up to that process.  So it is called at most twice for a
+ * lock: for the process that we come from, and for the last one in the queue,
+ * which usually has all others before it; and at most MAX_QUESTIONS times in a
+ * scan.  The walk does not go on from any process beyond that.  Of the
+ * processes that want a lock in the same mode only the last one that blocks is
+ * followed, since it is blocked by whatever blocks the others; and the holders
+ * of a lock are visited once for each mode.  So a walk takes few steps for
+ * each lock, however long its queue is, and one for each of its holders.
  *
- * Waits that end by themselves.  Each process on a way from one to another
- * waits, so none of them releases anything meanwhile, not even what is usually
- * held only for a moment: the lock of a tuple, or of a relation's extension.
+ * Locks that are usually held only for a moment, as that of a tuple or of a
+ * relation's extension, count as well: each process on a way from one to
+ * another waits, so none of them releases anything meanwhile.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -44,7 +42,6 @@
 
 #include "common/hashfn.h"
 #include "nodes/pg_list.h"
-#include "shared/clock.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/hsearch.h"
@@ -165,11 +162,13 @@ note_waiting(PGPROC *proc, int pid, TimestampTz since, bool is_old, int leader)
 	process->in_group = proc->lockGroupLeader != NULL;
 }
 
-/* Sample all processes, and note those that wait, for a scan. */
+/*
+ * Sample all processes, and note those that wait, for a scan.  Has any wait
+ * lasted for "wait_us"?
+ */
 static bool
 sample(int64 wait_us, bool for_scan)
 {
-	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_SAMPLES;
 	bool		found = false;
 
 	ages_sample(AGE_OF_LOCK_WAIT);
@@ -183,7 +182,7 @@ sample(int64 wait_us, bool for_scan)
 
 		if (pid == 0 || since == 0)
 			continue;
-		is_old = ages_first_seen(AGE_OF_LOCK_WAIT, pid, since) <= since_us;
+		is_old = ages_has_lasted(AGE_OF_LOCK_WAIT, pid, since, wait_us);
 		found |= is_old;
 		if (for_scan)
 			note_waiting(proc, pid, since, is_old, leader ? leader->pid : pid);
@@ -193,10 +192,10 @@ sample(int64 wait_us, bool for_scan)
 
 /*
  * blockers_sample
- *		Sample the waits, so that they have an age in a later scan; has any
+ *		Sample the waits, so that they have an age in a later scan.  Has any
  *		lasted for "wait_us" already?
  *
- * To be called BLOCKERS_SAMPLES times in that time, as long as there may be a
+ * To be called AGES_SAMPLES times in that time, as long as there may be a
  * scan.
  */
 bool
@@ -209,9 +208,9 @@ blockers_sample(int64 wait_us)
  * blockers_begin
  *		Begin a scan, in which waits that have lasted for "wait_us" count.
  *
- * Reads each process of the server without a lock: that only saves questions.
- * The memory is in the current context, and must last until the next scan
- * begins.
+ * Reads each process of the server without a lock: a later scan finds what
+ * this one misses.  The memory is in the current context, and must last until
+ * the next scan begins.
  */
 void
 blockers_begin(int64 wait_us)
@@ -232,7 +231,7 @@ blockers_begin(int64 wait_us)
 	(void) sample(wait_us, true);
 }
 
-/* The most processes that can wait for a heavyweight lock. */
+/* The most processes that blockers_add_waiting() can find. */
 int
 blockers_max(void)
 {
@@ -241,11 +240,11 @@ blockers_max(void)
 
 /*
  * blockers_add_waiting
- *		The processes that wait for a heavyweight lock: fills in "pids", up
- *		to "max", and returns their number.
+ *		The processes that wait for a heavyweight lock: fills in "pids", and
+ *		returns their number.
  */
 int
-blockers_add_waiting(int *pids, int max)
+blockers_add_waiting(int *pids)
 {
 	HASH_SEQ_STATUS scan;
 	Process    *process;
@@ -253,7 +252,7 @@ blockers_add_waiting(int *pids, int max)
 
 	hash_seq_init(&scan, blockers.processes);
 	while ((process = hash_seq_search(&scan)) != NULL)
-		if (process->waits && n < max)
+		if (process->waits)
 			pids[n++] = process->pid;
 	return n;
 }
@@ -346,7 +345,10 @@ add_lock(const BlockedProcsData *data, const BlockedProcData *blocked)
 	blockers.locks = lappend(blockers.locks, lock);
 }
 
-/* The last one in the queue of the lock, if nobody has set the clock. */
+/*
+ * The process that began to wait for the lock last by the wall clock: the last
+ * one in the queue, unless that clock was set.
+ */
 static int
 newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 {
@@ -371,7 +373,7 @@ newest_waiter(const BlockedProcsData *data, const BlockedProcData *blocked)
 	return newest;
 }
 
-/* The part of the data about this lock, or NULL. */
+/* The process in the data that waits for this lock, or NULL. */
 static const BlockedProcData *
 find_blocked(const BlockedProcsData *data, const LOCKTAG *tag)
 {
@@ -397,7 +399,10 @@ has_place(int pid, const WaitedLock *lock)
 	return false;
 }
 
-/* Note that a process waits for a lock, with as many others as possible. */
+/*
+ * Note that a process waits for a lock, and the queue for that lock as far as
+ * it can be known.
+ */
 static void
 note_blocked(int pid, const BlockedProcsData *data,
 			 const BlockedProcData *blocked)
@@ -441,10 +446,10 @@ ask(Process *process)
 }
 
 /*
- * The walk reaches a process through the wait of another one.
+ * The walk reaches process "pid" through a wait of "from", for the lock "tag".
  *
- * A process may be only ahead of the backend before it on one way, and keep a
- * lock from it on another: the latter way counts.
+ * There may be several ways to a process.  A way on which it keeps a lock from
+ * the one before it counts rather than one on which it is only ahead of it.
  */
 static void
 reach(int pid, const Process *from, const Waiter *wait, const LOCKTAG *tag,
@@ -507,9 +512,8 @@ follow(const Process *process, const Place *place, List **todo)
  *		Call "visit" for each process that this one waits for, directly or
  *		through others, those with the shortest way first.
  *
- * A way on which the process keeps a lock from the one before it counts ahead of
- * one on which it is only ahead of it ("is_ahead"); so all ways are followed
- * before the first visit.
+ * All ways are followed before the first visit, since the way that counts may
+ * be a longer one: see reach().
  */
 void
 blockers_walk(int pid, BlockersAhead is_ahead, BlockersVisit visit, void *arg)

@@ -17,25 +17,22 @@
 
 /*
  * Called for each process that another one waits for, directly or through
- * others.  "chain" is a hash of those on the way, with their waits, and never
- * 0; "last" is the lock that the last of them waits for.  Returns false to end
- * the walk.
+ * others.  "chain", which is never 0, is a hash of the processes on the way to
+ * it, with their waits; "last" is the lock that the last of these waits for.
+ * Returns false to end the walk.
  */
 typedef bool (*BlockersVisit) (int pid, uint64 chain, const LOCKTAG *last,
 							   void *arg);
 
 /*
- * Whether a backend that waits for the lock "last" waits for the process only
- * because that is ahead of it in the queue for a slot.
+ * Does a backend that waits for the lock "last" wait for the process only
+ * because that is ahead of it in the queue for a slot?
  */
 typedef bool (*BlockersAhead) (int pid, const LOCKTAG *last);
 
-/* Samples in the time that waits have to last; see blockers.c. */
-#define BLOCKERS_SAMPLES		4
-
 extern bool blockers_sample(int64 wait_us);
 extern void blockers_begin(int64 wait_us);
-extern int	blockers_add_waiting(int *pids, int max);
+extern int	blockers_add_waiting(int *pids);
 extern int	blockers_max(void);
 extern void blockers_walk(int pid, BlockersAhead is_ahead,
 						  BlockersVisit visit, void *arg);

@@ -3,21 +3,28 @@
  * deadlock.c
  *		Deadlocks between this instance and others.
  *
- * core/deadlock/detector.c has the protocol.  This directory passes the
- * detector the local edges, from a scan (scan.c), and the answers to its
- * operations; carries out its output; and tells backends the decisions.
+ * core/deadlock/detector.c has the protocol.  This file passes the local
+ * edges, which a scan finds (scan.c), and the answers to the detector's
+ * operations to it; carries out its output; and ends the waits of victims.
  *
- * When to scan.  Not before a contender has been queued behind others for
- * deadlock_timeout.  Then when that is so of another one, when a scan is
- * requested, when others are reported behind a contender that would have
- * edges, and at least once in deadlock_timeout as long as there is such a
- * contender or the detector is not idle.  And once in deadlock_timeout if
- * shared memory shows that there may be sessions that use foreign servers
- * (foreign.c).  A scan may take long on a busy server, so the worker pauses
- * after each for as long, and for a multiple of the scan's CPU time.  (Not of
- * its duration: in a scan the worker may be kept from the processor, or from a
- * lock, for so long that deadlocks would last.)  Nothing is sent to ZooKeeper
- * before a scan has found something.
+ * When to scan.  The first scan is due when a contender has been queued behind
+ * others for deadlock_timeout.  From then on a scan is due
+ *
+ *	- when another contender has been queued for as long,
+ *	- when the detector requests it,
+ *	- when others have come behind a contender that would have edges,
+ *	- and once in deadlock_timeout, as long as there is such a contender or the
+ *	  detector is not idle.
+ *
+ * Without any contender that waits, a scan is due once in deadlock_timeout if
+ * sessions may wait for foreign servers, or work for other instances
+ * (foreign.c).
+ *
+ * A scan may take long on a busy server, so the worker pauses after each for
+ * as long, and for a multiple of the scan's CPU time.  (A multiple of its
+ * duration would let deadlocks last: in a scan the worker may be kept from the
+ * processor, or from a lock.)  Nothing is sent to ZooKeeper before a scan has
+ * found something.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -35,6 +42,7 @@
 #include "shared/grant.h"
 #include "shared/settings.h"
 #include "storage/proc.h"
+#include "worker/deadlock/ages_private.h"
 #include "worker/deadlock/blockers_private.h"
 #include "worker/deadlock/deadlock.h"
 #include "worker/deadlock/detector_io_private.h"
@@ -44,18 +52,15 @@
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
 
-/* After a scan the worker pauses for this multiple of its CPU time. */
-#define SCAN_PART			20
+/* After a scan the worker pauses for this multiple of its CPU time, ... */
+#define SCAN_CPU_FACTOR		20
 
-/*
- * How long a backend may take to requeue in tier 1 before the next scan, in
- * ms.
- */
-#define REQUEUE_TIER1_MS		20
-
-/* The pause after a scan is at least this, or a part of deadlock_timeout. */
+/* ... and for this long, or this part of deadlock_timeout if that is less. */
 #define SCAN_PAUSE_MS		20
 #define SCAN_PAUSE_PART		4
+
+/* How long a backend may take to requeue in tier 1 before the next scan. */
+#define REQUEUE_TIER1_MS	20
 
 static struct
 {
@@ -64,16 +69,20 @@ static struct
 								 * detector */
 	bool		to_adopt;		/* some note is yet to be adopted */
 	uint32		scan;			/* requested by the detector, or 0 */
-	bool		named;			/* other sessions are named than before */
-	bool		soon;			/* a scan is due because of an event */
-	int64		scanned_ms;		/* zk_now_ms() of the latest scan; 0: none */
-	int64		pause_ms;		/* the same, before which there is no other */
-	int64		new_ms;			/* the same: when the next contender will have
-								 * waited long enough; 0: unknown */
-	int64		tick_ms;		/* the same: when the detector is to wake up */
-	int64		sampled_ms;		/* the same, of the latest blockers_sample() */
-	int64		glanced_ms;		/* the same, of the latest check for foreign
-								 * servers */
+	bool		for_sessions;	/* a scan is due because of sessions that are
+								 * named, or that foreign servers concern */
+	bool		for_event;		/* a scan is due because of an event, if there
+								 * is anything to be scanned */
+
+	/* as of zk_now_ms() */
+	int64		scanned_ms;		/* the latest scan; 0: none */
+	int64		paused_until_ms;	/* no other scan before */
+	int64		new_ms;			/* since when the first contender is queued
+								 * that did not count in that scan; 0: not
+								 * known */
+	int64		tick_ms;		/* when the detector is to wake up; 0: never */
+	int64		sampled_ms;		/* the latest blockers_sample() */
+	int64		foreign_ms;		/* the latest foreign_may_matter() */
 }			deadlock;
 
 static void
@@ -106,9 +115,9 @@ holds_permit(const WaitMember *member, const NoteWait *wait)
 		member->edge.from[len] == '/';
 }
 
-/* The members that block one, as bits by their place in "order". */
+/* The members that block the one at "place", as bits by place in "order". */
 static uint64
-blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
+blocking_members(const WaitDeadlock *found, const int *order, int n, int place)
 {
 	const WaitMember *member = &found->members[order[place]];
 	uint64		blockers = 0;
@@ -133,7 +142,7 @@ blockers_of(const WaitDeadlock *found, const int *order, int n, int place)
 /*
  * Note a deadlock for backends to read, and return its number.  The victim
  * comes first, and each member is blocked by the next, as far as they are on
- * one way.
+ * the way from the victim back to it; the others follow.
  */
 static uint32
 note_deadlock(const DetectorVerdict *verdict)
@@ -165,7 +174,7 @@ note_deadlock(const DetectorVerdict *verdict)
 	{
 		fill_member(&result.members[i], &found->members[order[i]],
 					(verdict->mine >> order[i] & 1) != 0);
-		result.members[i].blocked_by = blockers_of(found, order, n, i);
+		result.members[i].blocked_by = blocking_members(found, order, n, i);
 	}
 	return deadlock_add(&result);
 }
@@ -192,14 +201,14 @@ wait_to_end(const DetectorVerdict *verdict)
  * If our victim only requeues in tier 1, nothing is noted, and the next scan
  * finds what has come to its place.
  *
- * The act is logged before the victim is told.
+ * The act is logged before the victim can notice.
  */
 static void
 report_verdict(const DetectorVerdict *verdict)
 {
 	const NoteWait *wait = wait_to_end(verdict);
 	Contender  *contender;
-	uint32		number = ZK_STEPS_BACK;
+	uint32		number = ZK_VICTIM_REQUEUES;
 
 	if (verdict->requeues)
 		wake_set(WAKE_SCAN, zk_now_ms() + REQUEUE_TIER1_MS);
@@ -247,7 +256,7 @@ step_detector(DetectorInput *in)
 			report_verdict(&out.verdicts[i]);
 		if (out.scan != 0)
 			deadlock.scan = out.scan;
-		deadlock.named |= out.named;
+		deadlock.for_sessions |= out.named;
 		deadlock.tick_ms = out.wake_at == PG_INT64_MAX ? 0 :
 			(out.wake_at + 999) / 1000;
 		if (not_sent == NIL)
@@ -272,10 +281,10 @@ pass_event(DetectorEvent event)
 static void
 on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
-	DetectorInput answer;
+	DetectorInput input;
 
-	if (detector_io_answer(in, &answer))
-		step_detector(&answer);
+	if (detector_io_answer(in, &input))
+		step_detector(&input);
 }
 
 /*
@@ -315,7 +324,7 @@ sweep_waits_dirs(void)
 {
 	char		path[ZNODE_PATH_SIZE];
 
-	for (int i = 0; detector_io_left_waits_dir(i, path); i++)
+	for (int i = 0; detector_io_read_waits_dir(i, path); i++)
 	{
 		DetectorInput in = {.event = DETECTOR_SWEEP,.path = path};
 
@@ -355,7 +364,7 @@ deadlock_end_session(int session)
 	if (session == 0)
 	{
 		detector_io_forget();
-		detector_io_leave_waits_dirs();
+		detector_io_forget_waits_dirs();
 		pass_event(DETECTOR_EXPIRED);
 		return;
 	}
@@ -363,7 +372,7 @@ deadlock_end_session(int session)
 		step_detector(&in);
 }
 
-/* Let contenders that would have edges watch for others behind them. */
+/* Have contenders that would have edges watch for others behind them. */
 static void
 watch_queues(const Scan *scan)
 {
@@ -404,8 +413,8 @@ run_scan(int64 now_ms)
 	int64		end_ms;
 
 	deadlock.scan = 0;
-	deadlock.soon = false;
-	deadlock.named = false;
+	deadlock.for_event = false;
+	deadlock.for_sessions = false;
 	if (zklock_deadlock_check)
 		scan_run(&scan, now_ms, deadlock.timeout_ms, list_named(),
 				 &deadlock.detector);
@@ -414,8 +423,8 @@ run_scan(int64 now_ms)
 	cpu_us = zk_cpu_us() - cpu_us;
 	end_ms = zk_now_ms();
 	deadlock.scanned_ms = now_ms;
-	deadlock.pause_ms = end_ms + (end_ms - now_ms) +
-		cpu_us * SCAN_PART / 1000 +
+	deadlock.paused_until_ms = end_ms + (end_ms - now_ms) +
+		cpu_us * SCAN_CPU_FACTOR / 1000 +
 		Min(SCAN_PAUSE_MS, deadlock.timeout_ms / SCAN_PAUSE_PART);
 	deadlock.new_ms = 0;
 	in.edges = scan.edges;
@@ -435,7 +444,7 @@ next_scan(int64 now_ms)
 	int64		at_ms = 0;
 
 	if (deadlock.scan != 0)
-		return now_ms;			/* others wait for the result */
+		return now_ms;			/* a probe waits for the result */
 	if (!detector_is_idle(&deadlock.detector))
 		at_ms = deadlock.scanned_ms + timeout_ms;
 	if (first && zklock_deadlock_check)
@@ -444,7 +453,7 @@ next_scan(int64 now_ms)
 
 		if (due_ms <= deadlock.scanned_ms)
 		{
-			/* there was one already: scan again, also for new ones */
+			/* it counted in the latest scan: repeat that, also for others */
 			due_ms = deadlock.scanned_ms + timeout_ms;
 			if (deadlock.new_ms == 0)
 				deadlock.new_ms =
@@ -452,11 +461,11 @@ next_scan(int64 now_ms)
 			if (deadlock.new_ms != 0)
 				due_ms = Min(due_ms, deadlock.new_ms + timeout_ms);
 		}
-		at_ms = at_ms == 0 ? due_ms : Min(at_ms, due_ms);
+		at_ms = zk_earlier(at_ms, due_ms);
 	}
-	if (deadlock.named || (at_ms != 0 && deadlock.soon))
+	if (deadlock.for_sessions || (at_ms != 0 && deadlock.for_event))
 		at_ms = now_ms;
-	return at_ms == 0 ? 0 : Max(at_ms, deadlock.pause_ms);
+	return at_ms == 0 ? 0 : Max(at_ms, deadlock.paused_until_ms);
 }
 
 /*
@@ -466,7 +475,7 @@ next_scan(int64 now_ms)
 static int64
 sample_waits(int64 now_ms)
 {
-	int64		pause_ms = Max(deadlock.timeout_ms / BLOCKERS_SAMPLES, 1);
+	int64		pause_ms = Max(deadlock.timeout_ms / AGES_SAMPLES, 1);
 
 	if (!zklock_deadlock_check || contender_first_queued() == NULL)
 		return 0;
@@ -479,28 +488,29 @@ sample_waits(int64 now_ms)
 }
 
 /*
- * A session that keeps a contender may wait for a foreign server, or for a
- * session that works for another instance, or work for one itself, while none
- * of our contenders waits: have that scanned.  Returns when to check again, or
- * 0.
+ * Have sessions scanned that use foreign servers, or work for other instances.
+ * Returns when to check again, or 0.
  *
- * Deadlocks may lead through sessions that work for other instances, and have
- * others work for them, even if this instance has no contender.
+ * While none of our contenders waits, a session that keeps one may wait for a
+ * foreign server, or for a session that works for another instance, or work
+ * for one itself.  And even if this instance has no contender, deadlocks may
+ * lead through sessions of it that work for other instances and for which
+ * others work.
  */
 static int64
-glance(int64 now_ms)
+check_foreign(int64 now_ms)
 {
 	if (!zklock_deadlock_check ||
 		(contenders_count() == 0 && !foreign_is_set()))
 		return 0;
-	if (deadlock.glanced_ms + deadlock.timeout_ms <= now_ms)
+	if (deadlock.foreign_ms + deadlock.timeout_ms <= now_ms)
 	{
-		deadlock.glanced_ms = now_ms;
+		deadlock.foreign_ms = now_ms;
 		if (deadlock.scanned_ms + deadlock.timeout_ms <= now_ms &&
 			foreign_may_matter((int64) deadlock.timeout_ms * 1000))
-			deadlock.named = true;
+			deadlock.for_sessions = true;
 	}
-	return deadlock.glanced_ms + deadlock.timeout_ms;
+	return deadlock.foreign_ms + deadlock.timeout_ms;
 }
 
 /* Do what is due, and schedule the next call. */
@@ -508,8 +518,7 @@ void
 deadlock_run(void)
 {
 	int64		now_ms = zk_now_ms();
-	int64		sample_ms;
-	int64		glance_ms;
+	int64		again_ms;
 	int64		at_ms;
 
 	if (deadlock.timeout_ms != DeadlockTimeout)
@@ -522,27 +531,22 @@ deadlock_run(void)
 	if (deadlock.to_adopt)
 		adopt_notes();
 	if (detector_is_idle(&deadlock.detector))
-		detector_io_leave_waits_dirs();
-	if (wake_time(WAKE_SCAN) != 0 && wake_time(WAKE_SCAN) <= now_ms)
+		detector_io_forget_waits_dirs();
+	if (wake_is_due(WAKE_SCAN))
 	{
-		deadlock.soon = true;
+		deadlock.for_event = true;
 		wake_set(WAKE_SCAN, 0);
 	}
-	sample_ms = sample_waits(now_ms);
-	glance_ms = glance(now_ms);
+	again_ms = sample_waits(now_ms);
+	again_ms = zk_earlier(again_ms, check_foreign(now_ms));
 	at_ms = next_scan(now_ms);
 	if (at_ms != 0 && at_ms <= now_ms)
 	{
 		run_scan(now_ms);
 		at_ms = next_scan(now_ms);
 	}
-	if (sample_ms != 0)
-		at_ms = at_ms == 0 ? sample_ms : Min(at_ms, sample_ms);
-	if (glance_ms != 0)
-		at_ms = at_ms == 0 ? glance_ms : Min(at_ms, glance_ms);
 	if (deadlock.tick_ms != 0 && deadlock.tick_ms <= now_ms)
 		pass_event(DETECTOR_TICK);
-	if (deadlock.tick_ms != 0)
-		at_ms = at_ms == 0 ? deadlock.tick_ms : Min(at_ms, deadlock.tick_ms);
-	wake_set(WAKE_DEADLOCK, at_ms);
+	wake_set(WAKE_DEADLOCK,
+			 zk_earlier(zk_earlier(at_ms, again_ms), deadlock.tick_ms));
 }

@@ -3,15 +3,17 @@
  * detector_io.c
  *		The detector's operations in ZooKeeper, and their answers.
  *
- * Sessions.  The detector uses the first session; but a note is written in the
- * session of its contender, in order with what the recipe writes there.
+ * Sessions.  The detector uses the first ZooKeeper session; but a contender's
+ * note is written in the session of that contender, in order with what the
+ * recipe writes there.
  *
- * Sessions' znodes (core/deadlock/vertex.c) are of the first session, too:
- * they are written or, if they do not exist, created.
+ * The znodes of PostgreSQL's sessions (core/deadlock/vertex.c) are of the
+ * first ZooKeeper session, too: they are written or, if they do not exist,
+ * created.
  *
- * Reads.  Any client may have written what is read, so the stat comes first:
- * the data are not read if the znode is not ephemeral, or if they are longer
- * than any note or probe.
+ * Reads.  Any client may have written what is read, so each read begins with a
+ * stat: the data are not read if the znode is not ephemeral, or if they are
+ * longer than any note or probe.
  *
  * Versions.  A note is written only over the version that we know, since
  * another client may have written a revocation over it.  If the version
@@ -38,7 +40,7 @@
 #include "worker/lock/contender.h"
 #include "worker/zookeeper/session.h"
 
-/* Groups of ours have this bit, which those of slots take long to reach. */
+/* Our groups have this bit, which slots_new_group() takes long to reach. */
 #define GROUP_BIT			UINT32_C(0x80000000)
 
 /* An operation of the detector that is out. */
@@ -47,24 +49,27 @@ typedef struct SentRequest
 	uint32		serial;			/* hash key, must be first */
 	RequestKind kind;
 	int			session;
-	bool		acts;			/* it is an act: */
-	int			parts;			/* parts without answer */
-	RequestResult result;		/* so far */
-	bool		noted;			/* the note of "path" has been written */
-	int64		zxid;			/* of the multi, if it was carried out */
+	char		path[NOTE_VERTEX_SIZE];
 	char	   *data;			/* SET of a session's znode: its note,
 								 * malloc'd, until the znode is being created;
 								 * or NULL */
-	char		path[NOTE_VERTEX_SIZE];
+
+	/* an act */
+	bool		acts;			/* it is one */
+	int			parts;			/* its parts without answer */
+	RequestResult result;		/* of those with one */
+	bool		noted;			/* the note of "path" has been written */
+	int64		zxid;			/* of the multi, if it was carried out */
 } SentRequest;
 
 static struct
 {
 	HTAB	   *requests;
-	uint32		notes_owner;	/* of requests that write notes */
+	uint32		notes_owner;	/* of requests that write contenders' notes,
+								 * which need no order with others */
 	uint32		owner;			/* of all others */
 	uint32		last_group;
-	bool		waits_dirs_noted;	/* for the next worker */
+	bool		waits_dirs_noted;	/* in shared memory, for the next worker */
 }			io;
 
 /* Begin; the handler is for all requests. */
@@ -88,16 +93,16 @@ detector_io_forget(void)
 	ctl.keysize = sizeof(uint32);
 	ctl.entrysize = sizeof(SentRequest);
 	io.requests = hash_create("zklock deadlock requests", 64, &ctl,
-									HASH_ELEM | HASH_BLOBS);
+							  HASH_ELEM | HASH_BLOBS);
 }
 
 /*
- * detector_io_left_waits_dir
+ * detector_io_read_waits_dir
  *		A directory in which an earlier worker may have left znodes, by
  *		number from 0 on; false if there are no more.
  */
 bool
-detector_io_left_waits_dir(int number, char path[ZNODE_PATH_SIZE])
+detector_io_read_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 {
 	bool		found = deadlock_read_waits_dir(number, path);
 
@@ -105,9 +110,9 @@ detector_io_left_waits_dir(int number, char path[ZNODE_PATH_SIZE])
 	return found;
 }
 
-/* No directory has a znode of ours. */
+/* No directory has a znode of ours any more. */
 void
-detector_io_leave_waits_dirs(void)
+detector_io_forget_waits_dirs(void)
 {
 	if (io.waits_dirs_noted)
 		deadlock_forget_waits_dirs();
@@ -149,11 +154,11 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 }
 
 /*
- * The note of our contender has another version than we know: read it, in case
- * it is a revocation, before writing it over any version.
+ * Write the note of our contender over any version, since we do not know which
+ * one it has.  It may be a revocation, so it is read first.
  *
- * If the node is watched for a revocation, the watch has fired before this
- * answer, and the read is under way.
+ * If the node is watched for a revocation, the watch has fired before the
+ * answer that made us come here, and the read is under way.
  */
 static void
 write_again(Contender *contender, const char *path, uint32 serial)
@@ -177,9 +182,11 @@ find_owner(const char *path)
 		contender : NULL;
 }
 
-/* The note of a session's znode, valid until the next call. */
+/*
+ * The note with these waits for a session's znode, valid until the next call.
+ */
 static const char *
-write_session(const NoteWait *waits, int nwaits)
+session_note(const NoteWait *waits, int nwaits)
 {
 	static char data[NOTE_FULL_SIZE];
 	Note		note;
@@ -191,8 +198,9 @@ write_session(const NoteWait *waits, int nwaits)
 }
 
 /*
- * The note with these waits for our contender, or for a session's znode, valid
- * until the next call; NULL: that is no contender of ours any more.
+ * Set the waits of our contender, or of a session's znode, and return the note
+ * with them, valid until the next call; NULL: that is no contender of ours any
+ * more.
  */
 static const char *
 note_with(const char *path, const NoteWait *waits, int nwaits)
@@ -200,7 +208,7 @@ note_with(const char *path, const NoteWait *waits, int nwaits)
 	Contender  *contender = find_owner(path);
 
 	if (vertex_is_node(path))
-		return write_session(waits, nwaits);
+		return session_note(waits, nwaits);
 	if (contender == NULL)
 		return NULL;
 	contender_set_waits(contender, waits, nwaits);
@@ -208,11 +216,11 @@ note_with(const char *path, const NoteWait *waits, int nwaits)
 }
 
 /*
- * The note of a session's znode has been written, or not; false: the znode is
- * being created.
+ * The write of the note of a session's znode has been answered; false: the
+ * znode does not exist, and is now created.
  */
 static bool
-session_written(SentRequest *sent, const RequestAnswer *in)
+session_note_written(SentRequest *sent, const RequestAnswer *in)
 {
 	char	   *data = sent->data;
 
@@ -235,9 +243,9 @@ session_written(SentRequest *sent, const RequestAnswer *in)
 	return data == NULL || in->result != REQUEST_NO_NODE;
 }
 
-/* Write a note; false if there is none to write. */
+/* Submit the write of a note; false if there is none to write. */
 static bool
-set_waits(const DetectorOp *op)
+submit_waits(const DetectorOp *op)
 {
 	const char *path = op->request.path;
 	const char *data = note_with(path, op->waits, op->nwaits);
@@ -287,7 +295,7 @@ submit_other(SentRequest *sent, const DetectorNote *note)
 
 /* Submit an act; false if the deadlock no longer exists. */
 static bool
-act(const DetectorOp *op)
+submit_act(const DetectorOp *op)
 {
 	Request		set = op->request;
 	SentRequest *sent;
@@ -368,9 +376,9 @@ detector_io_submit(const DetectorOp *op)
 							 request.barrier ? ", behind a barrier" : "")));
 	note_waits_dir(op);
 	if (op->verdict)
-		return act(op);
+		return submit_act(op);
 	if (request.kind == REQUEST_SET)
-		return set_waits(op);
+		return submit_waits(op);
 	if (request.kind == REQUEST_GET)
 		request.kind = REQUEST_STAT;	/* see read_data() */
 	request.brief = true;
@@ -381,7 +389,7 @@ detector_io_submit(const DetectorOp *op)
 
 /*
  * Handle the stat that precedes a read: read the data, unless they cannot be
- * an instance's; false: then pass the answer without data.
+ * an instance's.  Returns false if they cannot: the answer has no data.
  */
 static bool
 read_data(const SentRequest *sent, const RequestAnswer *in)
@@ -404,8 +412,8 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 }
 
 /*
- * Handle one answer of an act.  A part that was not tried means nothing:
- * another one has the reason.
+ * Handle the answer to one part of an act.  That a part was not tried means
+ * nothing: the answer to another part has the reason.
  */
 static void
 take_part(SentRequest *sent, const RequestAnswer *in)
@@ -430,7 +438,7 @@ take_part(SentRequest *sent, const RequestAnswer *in)
 }
 
 /*
- * The note of a contender has been written, or not; false: it is written
+ * The write of a contender's note has been answered; false: it is written
  * again.
  */
 static bool
@@ -457,34 +465,34 @@ note_written(const SentRequest *sent, const RequestAnswer *in)
  *		Handle the answer to an operation, or a watch: fill in the
  *		detector's input.
  *
- * Returns false if there is none (yet).
+ * Returns false if there is no input, or none yet.
  */
 bool
-detector_io_answer(const RequestAnswer *in, DetectorInput *told)
+detector_io_answer(const RequestAnswer *in, DetectorInput *input)
 {
 	SentRequest *sent;
 
-	memset(told, 0, sizeof(*told));
-	told->event = DETECTOR_DIR_CHANGED;
-	told->answer = *in;
+	memset(input, 0, sizeof(*input));
+	input->event = DETECTOR_DIR_CHANGED;
+	input->answer = *in;
 	if (in->event != REQUEST_DONE)
 		return true;
 	sent = hash_search(io.requests, &in->serial, HASH_FIND, NULL);
 	if (sent == NULL)
 		return false;			/* of an ended session */
-	told->event = DETECTOR_DONE;
+	input->event = DETECTOR_DONE;
 	if (sent->acts)
 	{
 		take_part(sent, in);
 		if (sent->parts > 0)
 			return false;
-		told->answer.result = sent->result;
-		told->answer.mzxid = sent->zxid;
+		input->answer.result = sent->result;
+		input->answer.mzxid = sent->zxid;
 	}
 	else if (sent->kind == REQUEST_SET)
 	{
 		if (!(vertex_is_node(sent->path) ?
-			  session_written(sent, in) : note_written(sent, in)))
+			  session_note_written(sent, in) : note_written(sent, in)))
 			return false;
 	}
 	else if (in->kind == REQUEST_STAT && read_data(sent, in))
@@ -492,7 +500,7 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *told)
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,
 			(errmsg_internal("deadlock request %u answered: %d", in->serial,
-							 told->answer.result)));
+							 input->answer.result)));
 	return true;
 }
 
@@ -504,7 +512,7 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *told)
  * To be called until it returns false.
  */
 bool
-detector_io_lost(int session, DetectorInput *told)
+detector_io_lost(int session, DetectorInput *input)
 {
 	HASH_SEQ_STATUS scan;
 	SentRequest *sent;
@@ -515,11 +523,11 @@ detector_io_lost(int session, DetectorInput *told)
 		if (sent->session != session)
 			continue;
 		hash_seq_term(&scan);
-		memset(told, 0, sizeof(*told));
-		told->event = DETECTOR_DONE;
-		told->answer.serial = sent->serial;
-		told->answer.result = REQUEST_NO_NODE;
-		hash_search(io.requests, &told->answer.serial, HASH_REMOVE, NULL);
+		memset(input, 0, sizeof(*input));
+		input->event = DETECTOR_DONE;
+		input->answer.serial = sent->serial;
+		input->answer.result = REQUEST_NO_NODE;
+		hash_search(io.requests, &input->answer.serial, HASH_REMOVE, NULL);
 		return true;
 	}
 	return false;

@@ -4,9 +4,10 @@
  *		Sessions that work for those of other instances, by postgres_fdw,
  *		and ours for which others work.
  *
- * See core/deadlock/vertex.c.  A session's application_name, set by
- * postgres_fdw.application_name, says for whom it works.  If that setting is
- * in the configuration of this instance, others may name our sessions.
+ * See core/deadlock/vertex.c.  A session's application_name, which the other
+ * instance has set by postgres_fdw.application_name, says for which session it
+ * works.  If this instance is configured with that setting, others may name
+ * our sessions.
  *
  * A session of ours is in a statement on a foreign server if its wait event is
  * one of an extension, or of an Append that has sent its queries.  Some other
@@ -44,19 +45,22 @@
 typedef struct SessionNode
 {
 	char		vertex[VERTEX_SESSION_SIZE];	/* hash key, must be first */
-	uint64		number;
-	uint32		told;			/* the last scan with an edge from it */
+	uint64		number;			/* part of its name */
+	uint32		scan;			/* the last scan with an edge from it */
 } SessionNode;
 
 static struct
 {
 	HTAB	   *sessions;		/* of this scan */
 	HTAB	   *nodes;
-	uint32		scan;
+	uint32		scan;			/* number of scans */
 	uint64		number;			/* of the last znode */
 }			foreign;
 
-/* Do our sessions tell other instances for whom remote sessions work? */
+/*
+ * Do our sessions say to other instances for which session their remote
+ * sessions work?
+ */
 bool
 foreign_is_set(void)
 {
@@ -77,7 +81,9 @@ may_wait_remotely(const PGPROC *proc)
 		event == WAIT_EVENT_APPEND_READY;
 }
 
-/* Does this session work for one of another instance?  Fills in which. */
+/*
+ * Does this session work for one of another instance?  If so, fills in that.
+ */
 static bool
 works_for(const PgBackendStatus *status, VertexSession *session)
 {
@@ -87,12 +93,13 @@ works_for(const PgBackendStatus *status, VertexSession *session)
 }
 
 /*
- * Does any session work for one of another instance?  It matters only if it
- * holds a lock; the status of all sessions is not copied if no session that
- * works for another has ever wanted one.
+ * Does any session work for one of another instance?
+ *
+ * That matters only if it holds a lock.  So the status of all sessions is not
+ * copied as long as no session that works for another has ever wanted one.
  */
 static bool
-somebody_works(void)
+any_session_works(void)
 {
 	VertexSession session;
 	bool		works = false;
@@ -110,8 +117,9 @@ somebody_works(void)
  * foreign_may_matter
  *		May there be edges through foreign servers?
  *
- * Checks each process, without a lock: does any wait in the lock manager for
- * "wait_us", or for a foreign server, or work for another instance?
+ * Checks each process, without a lock: has any waited in the lock manager for
+ * "wait_us", does any wait for a foreign server, or does any session work for
+ * another instance?
  */
 bool
 foreign_may_matter(int64 wait_us)
@@ -127,22 +135,22 @@ foreign_may_matter(int64 wait_us)
 		if (proc->pid != 0 && may_wait_remotely(proc))
 			return true;
 	}
-	return somebody_works();
+	return any_session_works();
 }
 
 /*
- * Add a session if it matters; "set" is foreign_is_set().  A statement first
- * seen after "since_us" is not noted.
+ * Add a session if it matters; "set" is foreign_is_set().  A statement that
+ * has not lasted for "wait_us" is not noted.
  */
 static void
-add_session(const PgBackendStatus *status, bool set, int64 since_us,
+add_session(const PgBackendStatus *status, bool set, int64 wait_us,
 			List *named)
 {
 	VertexSession employer;
 	bool		works = works_for(status, &employer);
 	bool		runs = status->st_state == STATE_RUNNING ||
 	status->st_state == STATE_FASTPATH;
-	int64		seen_us;
+	bool		lasts;
 	ForeignSession *session;
 	char		vertex[VERTEX_SESSION_SIZE];
 	ListCell   *cell;
@@ -156,9 +164,9 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 	session->start = zk_unix_us(status->st_proc_start_timestamp);
 	session->works = works;
 	session->idle = status->st_state == STATE_IDLEINTRANSACTION;
-	seen_us = ages_first_seen(AGE_OF_STATE, session->pid,
-							  status->st_state_start_timestamp);
-	session->rests = !runs && seen_us <= since_us;
+	lasts = ages_has_lasted(AGE_OF_STATE, session->pid,
+							status->st_state_start_timestamp, wait_us);
+	session->rests = !runs && lasts;
 	if (works)
 		session->works_for = employer;
 	if (!set || strlen(cluster_name) >= sizeof(session->self.cluster_name))
@@ -170,9 +178,9 @@ add_session(const PgBackendStatus *status, bool set, int64 since_us,
 	vertex_write(&session->self, vertex);
 	foreach(cell, named)
 		session->named |= strcmp(lfirst(cell), vertex) == 0;
-	seen_us = ages_first_seen(AGE_OF_STATEMENT, session->pid,
-							  status->st_activity_start_timestamp);
-	if (runs && seen_us <= since_us)
+	lasts = ages_has_lasted(AGE_OF_STATEMENT, session->pid,
+							status->st_activity_start_timestamp, wait_us);
+	if (runs && lasts)
 		session->statement = zk_unix_us(status->st_activity_start_timestamp);
 }
 
@@ -195,20 +203,16 @@ forget_nodes(void)
 	}
 	hash_seq_init(&seq, foreign.nodes);
 	while ((node = hash_seq_search(&seq)) != NULL)
-		if (node->told != foreign.scan && !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN))
+		if (node->scan != foreign.scan && !ZK_MUTATED(ZK_DEADLOCK_NAMES_AGAIN))
 			hash_search(foreign.nodes, node->vertex, HASH_REMOVE, NULL);
 	foreign.scan++;
 }
 
 /*
  * foreign_begin
- *		Begin a scan, in which statements that have lasted for "wait_us"
- *		count, and in which these sessions of ours are named: a list of
+ *		Begin a scan, in which statements count that have lasted for
+ *		"wait_us".  Other instances name the sessions "named": a list of
  *		vertices.
- *
- * It is enough that a statement was seen for that time less a pause between
- * two samples (blockers.c): so what one scan has seen counts in the next one,
- * which may come slightly earlier than that.
  *
  * Returns the sessions that matter, a list of ForeignSessions: those that work
  * for others, and those that are named or in a statement on a foreign server.
@@ -219,7 +223,6 @@ List *
 foreign_begin(int64 wait_us, List *named)
 {
 	bool		set = foreign_is_set();
-	int64		since_us = zk_now_us() - wait_us + wait_us / BLOCKERS_SAMPLES;
 	List	   *result = NIL;
 	HASHCTL		ctl;
 	HASH_SEQ_STATUS seq;
@@ -236,7 +239,7 @@ foreign_begin(int64 wait_us, List *named)
 	ages_sample(AGE_OF_STATE);
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
-		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, since_us,
+		add_session(&ZkLocalBackendStatus(i)->backendStatus, set, wait_us,
 					named);
 	pgstat_clear_backend_activity_snapshot();
 	for (uint32 i = 0; set && i < ProcGlobal->allProcCount; i++)
@@ -269,7 +272,7 @@ foreign_waits_dir(char dir[NOTE_VERTEX_SIZE])
 					WAITS_DIR) < NOTE_VERTEX_SIZE;
 }
 
-/* Take a scan that was not made as one that has found nothing. */
+/* A scan is left out: its sessions' znodes are forgotten, as without edges. */
 void
 foreign_skip(void)
 {
@@ -281,8 +284,9 @@ foreign_skip(void)
  *		The path of the znode for edges of a session, or of its remote
  *		sessions; false if there is none.
  *
- * It stays the same while each scan has an edge from it (foreign_published()).
- * After that it changes, since the detector deletes the znode.
+ * It stays the same as long as each scan has an edge from it
+ * (foreign_published()).  After that it changes, since the detector deletes
+ * the znode, and no name is used twice.
  */
 bool
 foreign_node(const VertexSession *session, bool remote,
@@ -299,7 +303,7 @@ foreign_node(const VertexSession *session, bool remote,
 	node = hash_search(foreign.nodes, name.vertex, HASH_ENTER, &found);
 	if (!found)
 	{
-		node->told = 0;
+		node->scan = 0;
 		node->number = foreign.number = Max(foreign.number + 1,
 											(uint64) zk_now_us());
 	}
@@ -323,5 +327,5 @@ foreign_published(const char *path)
 		return;
 	node = hash_search(foreign.nodes, name.vertex, HASH_FIND, NULL);
 	if (node && node->number == name.number)
-		node->told = foreign.scan;
+		node->scan = foreign.scan;
 }

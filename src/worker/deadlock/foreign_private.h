@@ -25,13 +25,13 @@ typedef struct ForeignSession
 	int64		statement;		/* the same: when its statement on a foreign
 								 * server began; 0: it is in none, or not for
 								 * long enough */
-	bool		named;			/* others say that their sessions work for
-								 * it */
-	bool		idle;			/* in a transaction */
-	bool		rests;			/* has run nothing for long enough */
-	bool		works;			/* for a session of another instance: */
-	VertexSession works_for;
-	VertexSession self;
+	bool		named;			/* other instances say that their sessions
+								 * work for it */
+	bool		idle;			/* it is idle in a transaction */
+	bool		rests;			/* it has run nothing for long enough */
+	bool		works;			/* it works for one of another instance */
+	VertexSession works_for;	/* that session */
+	VertexSession self;			/* its own vertex, if it can be named */
 } ForeignSession;
 
 extern bool foreign_is_set(void);

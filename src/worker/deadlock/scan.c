@@ -4,9 +4,9 @@
  *		Which backends of this instance keep a contender while they wait for
  *		another one.
  *
- * Edge A -> B: a backend holds contender A of ours, which others are behind,
- * and waits, directly or through others in the lock manager (blockers.c), for
- * our contender B, which is behind others; all these waits have lasted long
+ * Edge A -> B: a backend holds our contender A, behind which others queue, and
+ * waits, directly or through others in the lock manager (blockers.c), for our
+ * contender B, which is queued behind others; all these waits have lasted long
  * enough.
  *
  * The reads are not of one moment: each row of slots_waits() and
@@ -18,25 +18,26 @@
  *
  * A process that waits for a slot keeps others of this instance waiting for
  * the slot's heavyweight lock.  If it failed, the first of them would wait for
- * the slot in its place, and the deadlock would stay.  So by such an edge it
- * is no member, whatever else it waits for: all its waits have the mark, and
- * it is chosen as the victim only if all others are like that.  Then it does
- * not fail, but requeues behind those that wait for the heavyweight lock
+ * the slot in its place, and the deadlock would stay.  So to those others it
+ * is only ahead, whatever else it waits for: the edges of what they hold to
+ * any of its waits are marked (NoteWait.began is 0), and it is chosen as the
+ * victim only if all members are like that.  Then it does not fail, but
+ * requeues behind those that wait for the heavyweight lock
  * (slot_requeue_tier1()).
  *
- * A backend that waits for any of several slots is blocked by all of them
- * together.  So its edges are reported only if each of the slots has a wait,
+ * A backend that waits for any of several slots is blocked only while it is by
+ * each of them.  So its edges are reported only if each of these waits counts,
  * and if they fit into the note of one contender.
  *
- * Limits.  A scan first reports all edges of the contenders that had some in
- * the last scan, so that these stay as long as their waits.  It adds a limited
- * number of others, beginning with another hold each time.  Edges of one hold
- * beyond MAX_EDGES_OF_HOLD take turns.
+ * Limits.  A scan first reports all edges from the contenders that had some in
+ * the last scan, so that these edges stay as long as their waits.  It adds a
+ * limited number of edges from others, beginning with another hold each time.
+ * If one hold has more than MAX_EDGES_OF_HOLD, its edges take turns.
  *
- * A reader may wait without a contender of its own, behind readers of its own
- * instance that hold the slot, since a writer of another instance is behind
- * their contender.  It waits for that writer, and so for whatever that waits
- * for: it is reported as a wait for the holders' contender.
+ * A reader may wait without a contender of its own: readers of its instance
+ * hold the slot, and it may not join them, since a writer of another instance
+ * is behind their contender.  It waits for that writer, and so for whatever
+ * that waits for.  Its wait is reported as one for the holders' contender.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -56,19 +57,22 @@
 #include "worker/lock/contender.h"
 
 /*
- * Limits: all edges of a scan; those from contenders of which the detector
- * knows no edge; the edges from one hold that are reported, and that are
- * looked at.
+ * Limits: on all edges of a scan; on those from contenders of which the
+ * detector knows no edge; on the edges from one hold that are reported, and on
+ * those that are found at all.
  */
 #define MAX_EDGES			16384
 #define MAX_NEW_EDGES		1024
 #define MAX_EDGES_OF_HOLD	64
 #define MAX_SEEN_OF_HOLD	1024
 
-/* If a hold has more, others are reported after so many "wait_ms". */
+/*
+ * If a hold has more than can be reported, others have their turn after this
+ * multiple of "wait_ms".
+ */
 #define WINDOW_TIMEOUTS		8
 
-/* Each scan begins so many holds behind the previous one; a prime. */
+/* Each scan begins this many holds behind the previous one; a prime. */
 #define HOLDS_STEP			257
 
 /* The waits of one backend. */
@@ -76,8 +80,9 @@ typedef struct WaitsOf
 {
 	int			pid;			/* hash key, must be first */
 	int			first;			/* index of its first wait */
-	int			n;				/* number of waits that count */
-	int			alternatives;	/* number of locks any of which would end it */
+	int			n;				/* number of its waits that count */
+	int			alternatives;	/* if any of several locks would end its wait:
+								 * their number; else 1 */
 } WaitsOf;
 
 /* A wait. */
@@ -98,8 +103,8 @@ static struct
 	int			nwaits;			/* number of those that count */
 	int64		since_us;		/* what began later does not count */
 	int			max_edges;		/* allocated in scan->edges */
-	int			window;			/* if a hold has too many edges: the first one
-								 * to report, modulo their number */
+	int			window;			/* the first edge to report of a hold that has
+								 * too many, modulo their number */
 	uint32		round;			/* number of scans */
 
 	/* the source of the edges */
@@ -109,8 +114,8 @@ static struct
 	TurnBehind	behind;			/* contender: what is known of others behind
 								 * it */
 	bool		is_remote;		/* session: it works for the vertex "from" */
-	int			nedges;			/* seen so far */
-	int			total;			/* of too many; 0: unknown */
+	int			nedges;			/* found so far */
+	int			total;			/* their number if too many; else 0 */
 }			scanning;
 
 static bool
@@ -120,7 +125,10 @@ is_of_contender(const Contender *contender, const ZkContender *known)
 		memcmp(contender->uuid, known->uuid, ZNODE_UUID_BYTES) == 0;
 }
 
-/* Does this wait count?  If so, fills in *wait. */
+/*
+ * Does a wait count, since all of it had begun by "since_ms", and does not
+ * change by itself?  If so, fills in *wait.
+ */
 static bool
 fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 {
@@ -130,6 +138,7 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 		contender->queued_since_ms == 0 ||
 		contender->queued_since_ms > since_ms ||
 		row->since > since_ms * 1000 ||
+		(row->state != ZK_SLOT_WANTED && row->state != ZK_SLOT_HELD) ||
 		!(row->state == ZK_SLOT_WANTED ?
 		  contender_queued_path(contender, wait->to) :
 		  contender_owned_path(contender, wait->to)))
@@ -145,7 +154,7 @@ fill_wait(const ZkWait *row, int64 since_ms, NoteWait *wait)
 	return true;
 }
 
-/* Find the waits for contenders: those behind others for long enough. */
+/* Find the waits for contenders; those count that began by "since_ms". */
 static void
 find_waits(int64 since_ms)
 {
@@ -166,14 +175,12 @@ find_waits(int64 since_ms)
 	for (int i = 0; i < n; i++)
 	{
 		SeenWait   *wait = &scanning.waits[i];
-		const Contender *contender = contender_find(rows[i].slot);
 		WaitsOf    *of;
 		bool		found;
 
 		memset(wait, 0, sizeof(*wait));
 		wait->counts = fill_wait(&rows[i], since_ms, &wait->wait);
-		if (contender)
-			key_tag(slot_key(rows[i].slot), contender->directory, &wait->tag);
+		wait->tag = rows[i].tag;
 		of = hash_search(scanning.by_pid, &rows[i].pid, HASH_ENTER, &found);
 		wait->next = found ? of->first : -1;
 		of->n = (found ? of->n : 0) + wait->counts;
@@ -194,9 +201,9 @@ waits_of(int pid)
 }
 
 /*
- * The backends that wait, for a contender, in the lock manager, or for a
- * foreign server, and those that work for other instances, whose sessions may
- * wait: an array, palloc'd and sorted.
+ * The backends that wait for a contender, in the lock manager, or for a
+ * foreign server; and those that work for sessions of other instances, since
+ * these may wait.  An array, palloc'd and sorted.
  */
 static int *
 list_waiting(List *sessions, int *n)
@@ -209,7 +216,7 @@ list_waiting(List *sessions, int *n)
 	WaitsOf    *of;
 	int			last = 0;
 
-	*n = blockers_add_waiting(pids, blockers_max());
+	*n = blockers_add_waiting(pids);
 	hash_seq_init(&seq, scanning.by_pid);
 	while ((of = hash_seq_search(&seq)) != NULL)
 		if (of->n > 0)
@@ -257,8 +264,8 @@ has_turn(int number)
 }
 
 /*
- * Add an edge from the current hold or session, if it is its turn; false if no
- * more are needed.
+ * Add an edge from the current hold or session, if it is that edge's turn;
+ * false if no more edges of the hold or session are needed.
  */
 static bool
 add_edge(const NoteWait *wait, uint64 chain)
@@ -273,7 +280,7 @@ add_edge(const NoteWait *wait, uint64 chain)
 	if (scanning.contender && scanning.behind != TURN_CONTENDED &&
 		scanning.contender->now.kind != ZNODE_PERMIT)
 	{
-		/* one edge is enough to know; again for each reader */
+		/* one edge is enough; several readers may add the contender */
 		scan->unknown = lappend(scan->unknown, scanning.contender);
 		return false;
 	}
@@ -306,14 +313,15 @@ name_session(const ForeignSession *session, const NoteWait *wait)
 }
 
 /*
- * The edge to a session of another instance that this process works for, or to
- * a session of ours that is in a statement on a foreign server.  A process
- * that does not wait here must have held for long.
+ * Add the edge to the session of another instance that this process works for,
+ * or to its own session if that is in a statement on a foreign server; false
+ * if no more are needed.  A holder that does not wait in this instance must
+ * have held for long.
  *
  * A session waits for the one that it works for only while it is idle;
- * otherwise that one waits for it.  So if it holds a contender, that one has
- * waited for something else long enough only if the session has been idle for
- * as long; or else the session waits itself.
+ * otherwise that one waits for it.  So if this process holds the contender,
+ * the session that it works for may have waited long enough for something else
+ * only if this process has been idle for as long.
  */
 static bool
 add_foreign(int pid, uint64 chain)
@@ -351,8 +359,8 @@ add_foreign(int pid, uint64 chain)
 }
 
 /*
- * A process that wants any of several locks is blocked only while each of its
- * waits counts.  Do all count?
+ * Is a process blocked by its waits?  If it wants any of several locks, all of
+ * its waits must count.
  */
 static bool
 is_blocked(const WaitsOf *of)
@@ -362,8 +370,9 @@ is_blocked(const WaitsOf *of)
 }
 
 /*
- * Is this the heavyweight lock of a slot for which the process waits, for
- * however short a time?  Then others wait for that lock only because of this.
+ * Is "last" the heavyweight lock of a slot for which the process waits, for
+ * however short a time?  Then those that wait for that lock do so only because
+ * the process is ahead of them.
  */
 static bool
 is_ahead(int pid, const LOCKTAG *last)
@@ -377,7 +386,9 @@ is_ahead(int pid, const LOCKTAG *last)
 	return false;
 }
 
-/* The edges to what this process waits for. */
+/*
+ * Add the edges to what this process waits for; false if no more are needed.
+ */
 static bool
 add_edges(int pid, uint64 chain, const LOCKTAG *last,
 		  void *arg pg_attribute_unused())
@@ -433,7 +444,8 @@ walk(int pid, int64 since)
 }
 
 /*
- * Find the edges of a hold, depending on whether the detector knows any of it.
+ * Find the edges of a hold, if the detector knows any edge of it ("known"), or
+ * if it knows none.
  */
 static void
 scan_hold(const ZkHold *hold, const Detector *detector, bool known)
@@ -447,7 +459,7 @@ scan_hold(const ZkHold *hold, const Detector *detector, bool known)
 		walk(hold->pid, hold->since);
 }
 
-/* Find the edges of holds: first of those with reported edges. */
+/* Find the edges of holds, first of those that have edges by the last scan. */
 static void
 scan_holds(const ZkHold *holds, int n, const Detector *detector)
 {
@@ -480,9 +492,10 @@ scan_session(const ForeignSession *session)
 }
 
 /*
- * May others name sessions of ours that keep others waiting?  A session that
- * waits in ZooKeeper may; and one in a statement on a foreign server, if it
- * works for another instance, or if a waiting session holds anything.
+ * May other instances name sessions of ours that keep others waiting?  That is
+ * so if a session waits in ZooKeeper; or if one is in a statement on a foreign
+ * server, and it works for another instance or a waiting session holds
+ * anything.
  */
 static bool
 may_be_named(List *sessions, int nholds)
@@ -507,8 +520,8 @@ may_be_named(List *sessions, int nholds)
  *		Other instances name the sessions "named": a list of vertices.  The
  *		detector knows the edges of the last scan.
  *
- * Takes some time, but no locks for long: see blockers.c and holders.c.  All
- * is palloc'd in the current context.
+ * A scan takes some time, but holds no locks for long: see blockers.c and
+ * holders.c.  All is palloc'd in the current context.
  */
 void
 scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,

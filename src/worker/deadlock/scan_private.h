@@ -22,10 +22,10 @@ typedef struct Scan
 {
 	WaitEdge   *edges;
 	int			nedges;
-	List	   *unknown;		/* Contenders that would have edges with others
-								 * behind them, which is unknown */
-	bool		foreign;		/* others may name sessions of ours in the
-								 * directory */
+	List	   *unknown;		/* Contenders that would have edges if others
+								 * are behind them, which is unknown */
+	bool		foreign;		/* others may name sessions of ours in
+								 * foreign_waits_dir() */
 } Scan;
 
 extern void scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,

@@ -81,6 +81,7 @@
 
 #include "access/xlog.h"
 #include "common/hashfn.h"
+#include "core/mutation.h"
 #include "postmaster/postmaster.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
@@ -361,7 +362,7 @@ give_up(int error)
 		return;
 	fleet.logged_error = error;
 	ereport(LOG,
-			(errmsg("could not tell other servers of this one in \"%s/%s\": %s",
+			(errmsg("could not publish this server in \"%s/%s\": %s",
 					fleet.info.root, MEMBER_DIR, session_error_text(error)),
 			 no_chroot ?
 			 errdetail("The chroot of \"zklock.servers\" does not exist in ZooKeeper.") :
@@ -473,7 +474,7 @@ note_mark(const RequestAnswer *in)
 									in->version);
 
 	session_write_fleet(&fleet.info);
-	return later;
+	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 
 /* The same, as part of joining. */

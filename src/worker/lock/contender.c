@@ -18,11 +18,14 @@
 #include "postgres.h"
 
 #include "core/lock/znode.h"
+#include "core/mutation.h"
 #include "postmaster/postmaster.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/session_info.h"
+#include "shared/settings.h"
 #include "shared/slots.h"
+#include "shared/test_build.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -46,6 +49,8 @@ static struct
 	SessionHandler handler;		/* of their requests */
 	SessionHandler lock_handler;	/* of those for a semaphore's lock */
 	int			counts[ZK_MAX_SESSIONS];	/* by session */
+	int			nhabitual;		/* those that are retained by habit ... */
+	int64		habitual_bytes[ZK_MAX_SESSIONS];	/* ... and their bytes */
 	dlist_head	parked;			/* waiting for room, in order */
 	dlist_head	queued;			/* behind others, the longest-queued first */
 	dlist_head	watching;		/* waiting for a watch, the one set earliest
@@ -164,6 +169,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 
 	key_path(slot_key(slot), contender->directory);
 	contender->session = NO_SESSION;
+	contender->habitual = contender->revokes = false;
 	contender->owner = session_add_owner(contenders.handler, contender);
 	contender->lock_owner = 0;
 	contender->has_uuid = false;
@@ -196,6 +202,31 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 }
 
 /*
+ * contender_set_habitual
+ *		Note whether the contender's lock is retained by habit.
+ *
+ * Returns false, and does not note it, if that would take more than a
+ * HABITUAL_PART-th of the slots or of its session's room.
+ */
+bool
+contender_set_habitual(Contender *contender, bool habitual)
+{
+	int64	   *bytes = &contenders.habitual_bytes[contender->session];
+
+	if (contender->habitual == habitual)
+		return true;
+	if (habitual && !ZK_MUTATED(ZK_HABITS_UNBOUNDED) &&
+		(contenders.nhabitual >= zklock_max_locks / HABITUAL_PART ||
+		 *bytes + contender->place_bytes >
+		 ZK_PATH_BYTES_BOUND / HABITUAL_PART))
+		return false;
+	contender->habitual = habitual;
+	contenders.nhabitual += habitual ? 1 : -1;
+	*bytes += habitual ? contender->place_bytes : -contender->place_bytes;
+	return true;
+}
+
+/*
  * contender_set_session
  *		Assign the contender, which has nothing in ZooKeeper as far as we
  *		know, to a session, or to none.
@@ -204,7 +235,10 @@ void
 contender_set_session(Contender *contender, int session)
 {
 	if (contender->session != NO_SESSION)
+	{
+		(void) contender_set_habitual(contender, false);
 		contenders.counts[contender->session]--;
+	}
 	contender->session = session;
 	if (session != NO_SESSION)
 		contenders.counts[session]++;
@@ -301,6 +335,7 @@ contender_note_uuid(Contender *contender, const uint8 *uuid)
 	contender->has_uuid = true;
 	contender->owner_since_ms = 0;
 	contender->answer_due_ms = 0;
+	contender->revokes = false;
 	contender->created = false;
 	contender_set_queued(contender, false);
 	contender_forget_note(contender);

@@ -45,6 +45,9 @@ typedef struct Contender
 	int			permit_bytes;	/* and of its permit's node, or 0 */
 	int			bytes;			/* quota: of all that it has, or may have */
 	int			leaving;		/* the part that is being deleted */
+	bool		habitual;		/* its lock is retained by habit */
+	bool		revokes;		/* it waits for an owner that may be retained,
+								 * whether that has answered in time or not */
 	bool		parked;			/* not begun, until there is room */
 	uint32		group;			/* parked: the slot's group */
 	dlist_node	parked_node;	/* in contender.c's list, if parked */

@@ -21,12 +21,16 @@
 /* How often to check all owners. */
 #define SWEEP_INTERVAL_MS	1000
 
+/* The part of the slots and of a session's room for locks retained by habit. */
+#define HABITUAL_PART		8
+
 /* A lock directory, or one of the two parts of a semaphore. */
 #define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
 extern void contenders_init(SessionHandler handler,
 							SessionHandler lock_handler);
 extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
+extern bool contender_set_habitual(Contender *contender, bool habitual);
 extern void contender_set_session(Contender *contender, int session);
 extern void contender_drop(Contender *contender);
 extern void contender_note_uuid(Contender *contender, const uint8 *uuid);

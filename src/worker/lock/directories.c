@@ -369,8 +369,6 @@ directories_disconnect(void)
 
 	disconnect_all(&directories.watched);
 	disconnect_all(&directories.unwatched);
-
-	/* a get that has not been answered will be */
 	dlist_foreach_modify(iter, &directories.watched)
 	{
 		Directory  *directory = dlist_container(Directory, node, iter.cur);

@@ -22,6 +22,7 @@
 #include "shared/grant.h"
 #include "shared/outcome.h"
 #include "shared/slots.h"
+#include "worker/lock/habits_private.h"
 #include "worker/lock/steps_private.h"
 #include "worker/sessions.h"
 #include "worker/zookeeper/status.h"
@@ -219,6 +220,8 @@ release(ZkSlot *slot)
 		contender_drop(contender);
 		contender = NULL;
 	}
+	if (contender != NULL && contender->now.owns)
+		habits_learn(contender);
 	if (contender != NULL && step_requeue(contender))
 		return;
 	if (contender != NULL)

@@ -123,7 +123,7 @@ machine_resume(Machine *machine, ZkSlotState state, const ZkContender *known,
 						 how, out);
 		return;
 	}
-	machine->recipe.retain = known->retain;
+	machine->recipe.retain = known->retain_ms > 0;
 	machine->recipe.asks_retained = true;
 	if (known->requeued)
 		recipe_resume_requeued(&machine->recipe, known->uuid, known->kind,
@@ -202,6 +202,7 @@ describe_recipe(const Recipe *recipe, MachineStatus *status)
 	status->deletes = recipe->state == RECIPE_LEAVING;
 	status->retain = recipe->retain;
 	status->watches_queue = status->owns && recipe->queue_watch != 0;
+	status->others = recipe->others;
 	status->watches_itself = recipe->revocation_watch != 0;
 	status->no_directory = !recipe->dir_known;
 	describe_watch(recipe, status);

@@ -35,6 +35,7 @@ typedef struct MachineStatus
 	bool		deletes;		/* it is deleting that node, of a lock */
 	bool		retain;			/* the note is to say retain=yes */
 	bool		watches_queue;	/* it is an owner that watches its queue */
+	bool		others;			/* another kind of client was in the queue */
 	bool		watches_itself; /* the same, its own node for a revocation */
 	bool		no_directory;	/* it has found the lock directory missing */
 

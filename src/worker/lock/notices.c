@@ -157,7 +157,7 @@ set_refused(bool refused)
 {
 	if (refused && !notices.refused)
 		ereport(LOG,
-				(errmsg("could not start a process to tell sessions of lost locks"),
+				(errmsg("could not start a process to notify sessions of lost locks"),
 				 errdetail("It is tried again."),
 				 errhint("You might need to increase \"max_worker_processes\".")));
 	notices.refused = refused;

@@ -4,12 +4,13 @@
  *		Steps of contenders: events in, operations and reports out.
  *
  * A contender's machine processes an event, and this file carries its output
- * out: operations go to the session; reports to the slot, and so to backends,
- * and to the server log.
+ * out: operations go to the session; reports go to the slot, and so to
+ * backends, and to the server log.
  *
- * A contender whose slot is wanted again when nothing of it is left begins
- * anew at once, if there is room.  If that is known before an exclusive
- * owner's node is deleted, the next one is created in the same step (requeue).
+ * If a contender's slot is wanted again when nothing of the contender is left
+ * in ZooKeeper, it begins again at once, if there is room.  If that is known
+ * before an exclusive owner's node is deleted, the next node is created in the
+ * same step (requeue).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -27,15 +28,17 @@
 #include "core/request.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
+#include "shared/lock_stats.h"
 #include "shared/outcome.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
+#include "shared/stats.h"
 #include "shared/text.h"
 #include "worker/lock/directories_private.h"
+#include "worker/lock/habits_private.h"
 #include "worker/lock/steps_private.h"
 #include "worker/sessions.h"
 #include "worker/wake.h"
-#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
@@ -45,7 +48,7 @@
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
 
-/* What is requested together goes in one request, with all chroots. */
+/* What zk_lock_all() creates goes in one request, each path with a chroot. */
 StaticAssertDecl(ZK_MAX_TOGETHER *
 				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
 				  NOTE_SIZE + REQUEST_OVERHEAD_BYTES) <
@@ -75,6 +78,7 @@ submit(Contender *contender, MachineOp *op, uint32 group)
 				   request);
 }
 
+/* ZooKeeper refuses the contender: pass on why. */
 static void
 refuse(Contender *contender, const MachineOutput *out)
 {
@@ -110,8 +114,8 @@ schedule_retry(void)
 
 /*
  * Our node may be left in ZooKeeper.  If its deletion was refused, the worker
- * retries from time to time, and backends that want the slot are told that it
- * may take long.
+ * retries from time to time, and backends that want the slot see that it may
+ * take long.
  */
 static void
 warn_of_left(Contender *contender, const MachineOutput *out)
@@ -167,6 +171,13 @@ revoked(const Contender *contender)
 					   n, nleft)));
 }
 
+static void
+log_loss(const Contender *contender)
+{
+	ereport(LOG,
+			(errmsg("lost the lock \"%s\"", contender->directory)));
+}
+
 /* The contender owns its lock: include it in the sweep of owners. */
 static void
 note_owner(Contender *contender)
@@ -176,7 +187,7 @@ note_owner(Contender *contender)
 		wake_set(WAKE_SWEEP, contender->owner_since_ms + SWEEP_INTERVAL_MS);
 }
 
-/* The contender has a node in the queue, or has lost it. */
+/* Note whether the contender has a node in the queue. */
 static void
 note_created(Contender *contender, unsigned report)
 {
@@ -199,12 +210,21 @@ note_created(Contender *contender, unsigned report)
 static void
 note_queue(Contender *contender, unsigned report)
 {
+	if ((report & RECIPE_REPORT_GRANTED) && contender->revokes)
+	{
+		stats_count_revoke_wait();
+		lock_stats_revoke_wait(slot_key(contender->slot));
+	}
 	if (report & (RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED))
+	{
 		contender->answer_due_ms = 0;
+		contender->revokes = false;
+	}
 	if (report & RECIPE_REPORT_QUEUED)
 		contender_set_queued(contender, true);
 	if (report & RECIPE_REPORT_RETAINED)
 	{
+		contender->revokes = true;
 		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
 		contender_schedule_check(contender, contender->answer_due_ms);
 	}
@@ -220,6 +240,8 @@ note_queue(Contender *contender, unsigned report)
 	}
 	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
 		contender_set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
+	if (contender->now.others)
+		habits_learn_others(contender);
 }
 
 /* The directory has a child that is no contender. */
@@ -247,8 +269,7 @@ report_step(Contender *contender, const MachineOutput *out)
 	if (report & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT))
 		warn_of_stranger(contender, out);
 	if (report & RECIPE_REPORT_LOST)
-		ereport(LOG,
-				(errmsg("lost the lock \"%s\"", contender->directory)));
+		log_loss(contender);
 	note_created(contender, report);
 	note_queue(contender, report);
 	contender_schedule_check(contender,
@@ -258,7 +279,7 @@ report_step(Contender *contender, const MachineOutput *out)
 		revoked(contender);
 	if (report & RECIPE_REPORT_RENEWED)
 		ereport(LOG,
-				(errmsg("the queue of \"%s\" has begun anew in ZooKeeper, because its sequence numbers were nearly used up",
+				(errmsg("the queue of \"%s\" has started over in ZooKeeper, because its sequence numbers were nearly used up",
 						contender->directory)));
 	if (report & RECIPE_REPORT_NO_TOKEN)
 		refuse_token(contender, out->error);
@@ -271,21 +292,14 @@ report_step(Contender *contender, const MachineOutput *out)
 }
 
 /*
- * Does directories.c remember what this contender owned?  It watches in the
- * first session only, and a lock that is owned unread was last owned in the
- * same session.
+ * Does directories.c remember what this contender owned?  It watches
+ * directories in the first session only, and a lock may be owned unread only
+ * if it was last owned in the same session.
  */
 static bool
 is_remembered(const Contender *contender)
 {
 	return contender->now.kind != ZNODE_PERMIT && contender->session == 0;
-}
-
-/* May the data of a new contender say that it is retained? */
-static bool
-may_retain(void)
-{
-	return zklock_retain_time > 0 && !auths_are_old();
 }
 
 /*
@@ -295,14 +309,14 @@ may_retain(void)
 static void
 want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
 {
-	bool		retain = wanted->kind != ZNODE_PERMIT && may_retain();
+	int32		retain_ms = habits_retain_ms(contender, wanted);
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	contender->asker_pid = wanted->asker_pid;
 	session_make_uuid(uuid);
 	contender_note_uuid(contender, uuid);
-	slot_set_uuid(contender->slot, contender->session, uuid, retain);
-	machine_want(contender->machine, uuid, wanted, retain,
+	slot_set_uuid(contender->slot, contender->session, uuid, retain_ms);
+	machine_want(contender->machine, uuid, wanted, retain_ms > 0,
 				 directory_is_known(contender->directory),
 				 is_remembered(contender) &&
 				 directory_owns_unread(contender->directory), out);
@@ -341,8 +355,9 @@ take_step(Contender *contender, bool for_lock, const RecipeInput *input,
 }
 
 /*
- * If others are behind our contender, and its note says retain=yes, have it
- * written that it is in use.  Returns false if there is no such step.
+ * If a step has reported others behind our contender, and its note says
+ * retain=yes, take the step that writes that the lock is in use.  Returns
+ * false if there is no such step.
  */
 static bool
 set_in_use(Contender *contender, MachineOutput *out)
@@ -357,9 +372,9 @@ set_in_use(Contender *contender, MachineOutput *out)
 }
 
 /*
- * Nothing of the contender is left in ZooKeeper.  Begins it anew, and returns
- * true, if its slot is wanted again and there is room in the same session;
- * otherwise parks or drops the contender.
+ * Nothing of the contender is left in ZooKeeper.  If its slot is wanted again
+ * and there is room in the same session, begins it again and returns true;
+ * otherwise parks or drops it.
  */
 static bool
 want_again(Contender *contender, MachineOutput *out)
@@ -381,8 +396,8 @@ want_again(Contender *contender, MachineOutput *out)
 }
 
 /*
- * Carry out a step's output and further steps that follow from it.  May drop
- * the contender.
+ * Carry out a step's output, and the further steps that follow from it.  May
+ * drop the contender.
  */
 static void
 carry_out(Contender *contender, MachineOutput *out)
@@ -405,9 +420,9 @@ carry_out(Contender *contender, MachineOutput *out)
 
 /*
  * step
- *		Process one event of a contender, which may be dropped.
+ *		Process one event of a contender, which may be dropped by that.
  *
- * for_lock: the event is of an operation of a semaphore's lock.
+ * "for_lock": the event is of an operation of a semaphore's lock.
  */
 void
 step(Contender *contender, bool for_lock, const RecipeInput *input)
@@ -466,17 +481,21 @@ step_requeue(Contender *contender)
 {
 	ZkContender wanted;
 	MachineOutput out;
+	int32		retain_ms;
 	bool		leaves;
 
 	if (!contender->now.owns || znode_is_shared(contender->now.kind) ||
 		contender->now.kind == ZNODE_PERMIT || status_is_ending() ||
-		!slot_requeue(contender->slot, may_retain(), &wanted))
+		!slot_requeue(contender->slot, &wanted))
 		return false;
+	retain_ms = habits_retain_ms(contender, &wanted);
+	if (retain_ms > 0)
+		slot_set_retain_ms(contender->slot, retain_ms);
 	contender->asker_pid = wanted.asker_pid;
 	contender->owner_since_ms = 0;
 	contender_forget_note(contender);
 	leaves = may_leave(contender);
-	machine_requeue(contender->machine, wanted.retain, &out);
+	machine_requeue(contender->machine, retain_ms > 0, &out);
 	note_step(contender, leaves);
 	carry_out(contender, &out);
 	return true;
@@ -492,6 +511,8 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	sessions_add(known->session);
 	contender_set_session(contender, known->session);
 	contender_note_uuid(contender, known->uuid);
+	(void) contender_set_habitual(contender, known->retain_ms > 0 &&
+								  zklock_retain_time == ZK_RETAIN_BY_HABIT);
 	contender->asker_pid = known->asker_pid;
 	contender->may_have_waits = known->may_have_waits;
 	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
@@ -501,9 +522,7 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	carry_out(contender, &out);
 }
 
-/*
- * The session, and with it the contender, is gone: tell its slot, and drop it.
- */
+/* The session has ended, and the contender with it: drop it. */
 static void
 expire(Contender *contender)
 {
@@ -513,13 +532,12 @@ expire(Contender *contender)
 
 	take_step(contender, false, &input, &out);
 	if (out.report & RECIPE_REPORT_LOST)
-		ereport(LOG,
-				(errmsg("lost the lock \"%s\"", contender->directory)));
+		log_loss(contender);
 	(void) slot_set_gone(contender->slot, &wanted);
 	contender_drop(contender);
 }
 
-/* The session, and with it its contenders, is gone: tell the slots. */
+/* A session has ended, and its contenders with it: drop them. */
 void
 contenders_expire(int session)
 {
@@ -535,8 +553,8 @@ contenders_expire(int session)
 
 /*
  * step_queue_behind
- *		Check for writers behind our contender, or watch the queue; a writer
- *		of this instance does not count.
+ *		Have our contender check for writers behind it, or watch the queue;
+ *		the writer of this instance does not count.
  */
 void
 step_queue_behind(Contender *contender, RecipeEvent event)
@@ -553,14 +571,14 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 }
 
 /*
- * The predecessor that a contender watches is of one of our sessions.  Does it
- * belong to none of our contenders, so that it would block all until that
- * session ends?
+ * Is the predecessor that a contender watches, by this answer, an orphan: of
+ * one of our sessions, but of none of our contenders?  It would block the
+ * queue until that session ends.
  *
  * A node's UUID is noted from before its create until its delete is known to
  * be done; and this answer is not older than the answer to any delete in the
- * same session.  (It may be older than that to a delete in another session:
- * then the node to be deleted here is gone already.)
+ * same session.  (It may be older than the answer to a delete in another
+ * session: then the node to be deleted here is gone already.)
  */
 static bool
 is_orphan(const Contender *contender, bool for_lock,

@@ -7,8 +7,8 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, operation.c, fault.c and
- * security.c, where comments mark it.
+ * that runs in other threads is only in this file, operation.c, features.c,
+ * fault.c and security.c, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
@@ -63,6 +63,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/mutation.h"
 #include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
@@ -235,6 +236,13 @@ client_answer_sync_check(int rc, const void *data)
 		post_notice((Client *) data, CLIENT_EVENT_MESSAGE, 0,
 					REASON_UNWELCOME);
 	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
+}
+
+/* A probe of features.c has been answered, or not. */
+void
+client_answer_probe(int rc, const void *data)
+{
+	post_notice((Client *) data, CLIENT_EVENT_PROBED, rc, NULL);
 }
 
 static void
@@ -788,6 +796,8 @@ client_free_answer(ClientEvent *event)
 void
 client_free_notice(ClientEvent *event)
 {
+	if (ZK_MUTATED(ZK_EVENT_LEAKED) && event->kind == CLIENT_EVENT_WATCH)
+		return;
 	free(event->string);
 	free(event);
 }

@@ -26,6 +26,7 @@ typedef enum ClientEventKind
 	CLIENT_EVENT_ANSWER,		/* embedded in an Operation */
 	CLIENT_EVENT_WATCH,
 	CLIENT_EVENT_SYNC_CHECKED,
+	CLIENT_EVENT_PROBED,
 	CLIENT_EVENT_STATE,
 	CLIENT_EVENT_MESSAGE,		/* of any handle, or none */
 	CLIENT_EVENT_CLOSED			/* the last of a handle */
@@ -38,9 +39,9 @@ typedef struct ClientEvent
 	ClientEventKind kind;
 	int			code;			/* ANSWER: ZOO_ERRORS, CLIENT_BATCH_FAILED, or
 								 * a code of the flight; WATCH: type of event;
-								 * STATE: state of the handle; SYNC_CHECKED:
-								 * ZOO_ERRORS; CLOSED: errno if there was no
-								 * handle, 0 if it was closed */
+								 * STATE: state of the handle; SYNC_CHECKED,
+								 * PROBED: ZOO_ERRORS; CLOSED: errno if there
+								 * was no handle, 0 if it was closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 
@@ -123,9 +124,10 @@ extern void client_free_notice(ClientEvent *event);
 
 /*
  * Callbacks, with the Client as "data".  operation.c has those for the answers
- * to operations.
+ * to operations, features.c those of the library's types for probes.
  */
 extern void client_answer_sync_check(int rc, const void *data);
+extern void client_answer_probe(int rc, const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);
 

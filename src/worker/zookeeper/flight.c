@@ -19,7 +19,7 @@
  * the create of a requeue are one write, which is never split; its answer is
  * one, and an error is that of the part that failed.  The operations of a
  * group, which may include checks and sets, are a multi of their own, behind
- * the batches.
+ * the batches, and not in order with the other writes of their owner.
  *
  * One flight is out at a time.  Two, each with half of the operations, do not
  * pay: with them the raw client of bench/ does 35,231 cycles a second, and
@@ -56,6 +56,8 @@
  *   pieces, none longer than the good stretch before it, unless that was very
  *   short.
  * - If the answer does not say which write failed, each is sent alone.
+ * - A group is not sent again, though its owner may have had a write in the
+ *   batch: its answer says what has become of it.
  *
  * So however many writes fail, a few flights settle it.  One failure costs two
  * more requests, and those for what was sent behind.
@@ -72,6 +74,7 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "core/mutation.h"
 #include "core/request.h"
 #include "shared/clock.h"
 #include "worker/zookeeper/fault_private.h"
@@ -267,6 +270,25 @@ flight_directory_deleted(Flight *flight, const char *directory)
 			operation_note_deletion(dlist_container(Operation, node, iter.cur),
 									directory);
 		}
+	}
+}
+
+/*
+ * The connection is lost.  What the library was given while it had none is sent
+ * on the next one, though what it was given before is lost: so a directory may
+ * lack its parent.
+ */
+void
+flight_disconnect(Flight *flight)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &flight->out)
+	{
+		Operation  *op = dlist_container(Operation, node, iter.cur);
+
+		op->parent_lost = op->request.kind == REQUEST_MKDIR ||
+			op->request.kind == REQUEST_MKDIRS;
 	}
 }
 
@@ -552,7 +574,7 @@ next_piece(const Operation *op)
 
 /*
  * Is this to be sent again?  If a batch has failed, all that its owners have
- * in it and behind it is.
+ * in it and behind it is, except groups.
  */
 static bool
 goes_again(Flight *flight, Operation *op)
@@ -564,7 +586,8 @@ goes_again(Flight *flight, Operation *op)
 		flight->batch_failed = true;
 		op->piece = next_piece(op);
 	}
-	if (!flight->batch_failed)
+	if (!flight->batch_failed ||
+		(op->request.group != 0 && !ZK_MUTATED(ZK_GROUP_AGAIN)))
 		return false;
 	passenger = passengers_lookup(flight->passengers, op->owner);
 	if (passenger && op->event.code == CLIENT_BATCH_FAILED)

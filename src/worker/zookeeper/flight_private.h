@@ -38,6 +38,7 @@ extern void flight_submit(Flight *flight, uint32_t owner,
 						  const Request *request);
 extern void flight_submit_heartbeat(Flight *flight);
 extern void flight_directory_deleted(Flight *flight, const char *directory);
+extern void flight_disconnect(Flight *flight);
 extern bool flight_is_out(const Flight *flight);
 extern void flight_send(Flight *flight, int64 now_ms);
 extern void flight_hold_back(Flight *flight);

@@ -505,6 +505,7 @@ send_by_kind(Operation *op, Watches *watches)
 	zhandle_t  *handle = client->handle;
 	const char *data = op->request.data;
 
+	op->parent_lost = false;
 	switch (op->request.kind)
 	{
 		case REQUEST_MKDIRS:
@@ -829,7 +830,7 @@ operation_result(const Operation *op)
 		case ZOK:
 			return REQUEST_OK;
 		case ZNONODE:
-			return REQUEST_NO_NODE;
+			return op->parent_lost ? REQUEST_UNKNOWN : REQUEST_NO_NODE;
 		case ZNODEEXISTS:
 			/* another client made the directory */
 			return op->request.kind == REQUEST_MKDIR ||

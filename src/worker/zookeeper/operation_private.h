@@ -41,6 +41,9 @@ typedef struct Operation
 	struct Operation *sharer;	/* STAT: the next one that this stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
+	bool		parent_lost;	/* MKDIR, MKDIRS: the connection was lost since
+								 * it was sent, and the create of the parent
+								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
 	bool		heartbeat;		/* it is only that */

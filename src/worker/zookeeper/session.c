@@ -30,7 +30,8 @@
  *
  * On each new connection a barrier is sent first (the sync check), and nothing
  * else before its answer: the server may lag behind what an earlier worker had
- * seen.
+ * seen.  On the first one of a session the probes of features.c follow.  If the
+ * server lacks something, nothing else is sent to it.
  *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
@@ -53,12 +54,14 @@
 #include <unistd.h>
 
 #include "core/lock/lease.h"
+#include "core/mutation.h"
 #include "core/word.h"
 #include "shared/clock.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/features_private.h"
 #include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/watches_private.h"
@@ -80,13 +83,15 @@ typedef struct Session
 	Client		client;
 	Watches		watches;
 	Flight		flight;
+	Features	features;
 	ClientEvent *delivered;		/* the source of the last event, or NULL */
 
 	/* the connection */
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and the next one to be sent, or "" */
 	bool		sync_check_out; /* to the connected server */
-	bool		synced;			/* that server has answered it */
+	bool		synced;			/* that server has answered it, and lacks
+								 * nothing */
 	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
@@ -136,6 +141,7 @@ init_up_to(int number)
 										ALLOCSET_DEFAULT_SIZES);
 		client_init(&session->client);
 		watches_init(&session->watches, &session->client, context);
+		features_init(&session->features);
 		flight_init(&session->flight, &session->client, &session->watches,
 					context);
 	}
@@ -182,6 +188,8 @@ session_open(int number, const SessionOptions *options)
 	session->lease.until = options->lease_until;
 	session->first_timeout_ms = options->first_timeout;
 	session->proved_ticket = options->ticket;
+	if (options->probed)
+		features_skip(&session->features);
 
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
@@ -252,6 +260,7 @@ session_disconnect(int number)
 
 	free_delivered(session);
 	client_close(&session->client);
+	features_disconnect(&session->features);
 	session->synced = session->sync_check_out = false;
 	session->silent_connections = 0;
 	lease_begin(&session->lease, zk_now_ms());
@@ -467,10 +476,10 @@ session_flush(int number)
 	if (!session->client.connected || flight_is_out(&session->flight))
 		return again_ms;
 	if (now_ms < resend_ms)
-		return again_ms == 0 ? resend_ms : Min(resend_ms, again_ms);
+		return zk_earlier(again_ms, resend_ms);
 	if (session->synced)
 		flight_send(&session->flight, now_ms);
-	else if (!session->sync_check_out)
+	else if (!session->sync_check_out && !session->features.out)
 		send_sync_check(session);
 	return again_ms;
 }
@@ -536,7 +545,8 @@ static void
 take_proof(Session *session, const Operation *op)
 {
 	bool		proof = operation_is_proof(op);
-	int64		sent_ms = session->flight.sent_ms;
+	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
+		session->flight.sent_ms;
 
 	if (proof && session->client.connected &&
 		sent_ms != session->lease.last_sent)
@@ -572,18 +582,65 @@ fill_answer(Session *session, const Operation *op, Incoming *in)
 	return true;
 }
 
-/* The sync check has been answered, or has failed. */
-static void
-end_sync_check(Session *session, int code)
+/* The server lacks what zklock needs. */
+static bool
+fill_unfit(Session *session, uint32 missing, SessionEvent *event)
+{
+	event->kind = SESSION_UNFIT;
+	event->missing = missing;
+	features_init(&session->features);	/* the next one may have it */
+	return true;
+}
+
+/*
+ * Send the next probe if the server has answered the sync check and all before.
+ * Returns true if the event says that the server is unfit.
+ */
+static bool
+probe_next(Session *session, SessionEvent *event)
+{
+	Features   *features = &session->features;
+	sigset_t	saved;
+	bool		sent;
+
+	if (session->sync_check_out || features->out)
+		return false;
+	fault_enter_library(&saved);
+	sent = features_probe(features, &session->client, &session->watches);
+	fault_leave_library(&saved);
+	if (sent)
+		return false;
+	if (features->missing != 0)
+		return fill_unfit(session, features->missing, event);
+	session->synced = true;
+	return false;
+}
+
+/* The sync check has been answered, or has failed; returns as probe_next(). */
+static bool
+end_sync_check(Session *session, int code, SessionEvent *event)
 {
 	session->sync_check_out = false;
 	if (session->client.connected && client_is_leaders(code))
 	{
-		session->synced = true;
 		session->silent_connections = 0;
+		return probe_next(session, event);
 	}
-	else
-		flight_hold_back(&session->flight);
+	if (session->client.connected && code == ZUNIMPLEMENTED)
+		return fill_unfit(session, 1 << ZK_FEATURE_MULTI, event);
+	flight_hold_back(&session->flight);
+	return false;
+}
+
+/* A probe has been answered, or was lost; returns as probe_next(). */
+static bool
+end_probe(Session *session, int code, SessionEvent *event)
+{
+	if (features_answer(&session->features, code, &session->watches) &&
+		session->client.connected)
+		return probe_next(session, event);
+	flight_hold_back(&session->flight);
+	return false;
 }
 
 /*
@@ -655,6 +712,7 @@ end_connection(Session *session)
 		session->silent_connections++;
 	session->client.connected = false;
 	session->synced = session->sync_check_out = false;
+	flight_disconnect(&session->flight);
 	watches_drop(&session->watches);
 	watches_bound(&session->watches);
 	lease_disconnect(&session->lease);
@@ -708,7 +766,10 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 						 client_event->code);
 			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
-			end_sync_check(session, client_event->code);
+			found = end_sync_check(session, client_event->code, event);
+			break;
+		case CLIENT_EVENT_PROBED:
+			found = end_probe(session, client_event->code, event);
 			break;
 		case CLIENT_EVENT_STATE:
 			found = fill_state(session, client_event->code, event);
@@ -803,7 +864,7 @@ next_of_any(Incoming *in)
 	return false;
 }
 
-/* Has the server of the current connection answered? */
+/* Has the server of the current connection answered, and lacks nothing? */
 bool
 session_is_synced(int number)
 {
@@ -816,9 +877,9 @@ session_is_synced(int number)
  *		false if there is none.
  *
  * The event and what it points to are valid until the next call.  After
- * SESSION_EXPIRED and SESSION_AUTH_FAILED the caller must call session_close()
- * before it submits anything.  A handler may close sessions as its last
- * action.
+ * SESSION_EXPIRED, SESSION_AUTH_FAILED and SESSION_UNFIT the caller must call
+ * session_close() before it submits anything.  A handler may close sessions as
+ * its last action.
  *
  * Errors: 53200 if a callback was out of memory, so that an event is lost;
  * FATAL if the library has aborted; those of handlers.  Then the worker must

@@ -35,6 +35,7 @@ typedef struct SessionOptions
 	int64_t		client_id;		/* session to resume, or 0 */
 	char		passwd[ZK_PASSWD_SIZE];
 	int			first_timeout;	/* ms, as granted when it began */
+	bool		probed;			/* its servers have what zklock needs */
 	int64_t		lease_until;	/* last known result of session_lease() */
 	uint32_t	ticket;			/* of the latest proof of any session */
 } SessionOptions;
@@ -48,6 +49,8 @@ typedef enum SessionEventKind
 	SESSION_EXPIRED,			/* over; operations that were out are
 								 * forgotten */
 	SESSION_AUTH_FAILED,		/* the server refused our credentials */
+	SESSION_UNFIT,				/* it lacks requests that zklock needs: see
+								 * "missing" */
 	SESSION_MESSAGE				/* a line of the library's log */
 } SessionEventKind;
 
@@ -56,6 +59,7 @@ typedef struct SessionEvent
 	SessionEventKind kind;
 	int			session;		/* the number of the session */
 	int			error;
+	uint32		missing;		/* 1 << ZkFeature, of each */
 	const char *message;
 } SessionEvent;
 

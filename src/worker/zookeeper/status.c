@@ -153,17 +153,19 @@ status_set_up(int session, const SessionIdentity *identity)
 	if (info->client_id != identity->client_id)
 		info->sessions++;
 	else
+	{
 		info->reconnects++;
+		info->missing &= ~(1 << ZK_FEATURE_RESUME);
+	}
 	info->client_id = identity->client_id;
 	memcpy(info->passwd, identity->passwd, sizeof(info->passwd));
 	info->timeout = identity->timeout;
 	info->first_timeout = identity->first_timeout;
 	strlcpy(info->server, identity->address, sizeof(info->server));
-	info->last_error[0] = '\0';
 	status_publish(session, ZK_SESSION_CONNECTED);
 }
 
-/* The server of the current connection has answered. */
+/* The server of the current connection has answered, and has what we need. */
 void
 status_set_answered(int session)
 {
@@ -171,8 +173,28 @@ status_set_answered(int session)
 
 	if (info->answered || info->state != ZK_SESSION_CONNECTED)
 		return;
-	info->answered = true;
+	info->answered = info->probed = true;
+	info->missing &= 1 << ZK_FEATURE_RESUME;
+	info->last_error[0] = '\0';
 	session_write(session, info);
+}
+
+/* There may be other servers for all sessions. */
+void
+status_forget_probes(void)
+{
+	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
+	{
+		current.info[i].probed = false;
+		session_write(i, &current.info[i]);
+	}
+}
+
+/* Note, but do not publish yet, what the servers lack. */
+void
+status_set_missing(int session, uint32 missing)
+{
+	current.info[session].missing |= missing;
 }
 
 /* The connection is lost; the session, if any, may be alive. */
@@ -198,6 +220,7 @@ status_set_ended(int session, bool needed)
 
 	info->client_id = 0;
 	memset(info->passwd, 0, sizeof(info->passwd));
+	info->probed = false;
 	info->server[0] = '\0';
 	status_publish(session,
 				   needed ? ZK_SESSION_CONNECTING : ZK_SESSION_DOWN);

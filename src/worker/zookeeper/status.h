@@ -27,6 +27,8 @@ extern int	status_list_others(int session, SessionKey *keys);
 extern void status_publish(int session, ZkSessionState state);
 extern void status_set_up(int session, const SessionIdentity *identity);
 extern void status_set_answered(int session);
+extern void status_set_missing(int session, uint32 missing);
+extern void status_forget_probes(void);
 extern void status_set_suspended(int session);
 extern void status_set_ended(int session, bool needed);
 extern void status_set_closed(void);

@@ -43,7 +43,8 @@ typedef struct Watcher
 	uint32_t	owner;
 	uint32_t	serial;			/* of the latest request to set the watch */
 	bool		set;			/* one of them was answered OK */
-	bool		brief;			/* it ends with the connection */
+	bool		brief;			/* it ends with the connection on which it is
+								 * set */
 } Watcher;
 
 typedef struct WatchKey
@@ -57,6 +58,7 @@ typedef struct Watch
 {
 	WatchKey	key;			/* hash key, must be first */
 	dlist_head	watchers;		/* one for each owner, or none */
+	bool		set;			/* the library has it, by whatever request */
 } Watch;
 
 static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
@@ -134,6 +136,7 @@ make_watch(Watches *watches, const char *path, ZooWatcherType type)
 	{
 		watch->key.path = MemoryContextStrdup(watches->context, path);
 		dlist_init(&watch->watchers);
+		watch->set = false;
 		watches->bytes += watch_bytes(watches, path);
 	}
 	return watch;
@@ -249,8 +252,10 @@ void
 watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
 				 uint32_t owner)
 {
-	Watcher    *watcher = find_watcher(make_watch(watches, path, type), owner);
+	Watch	   *watch = make_watch(watches, path, type);
+	Watcher    *watcher = find_watcher(watch, owner);
 
+	watch->set = true;
 	if (watcher)
 		watcher->set = true;
 }
@@ -259,7 +264,8 @@ watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
  * watches_forget
  *		The watch that "owner" requested with this "serial" was not set.
  *
- * If it was set before, and has not fired, it still exists.
+ * If it was set before, by this owner or by one that has been forgotten since,
+ * and has not fired, it still exists.
  */
 void
 watches_forget(Watches *watches, const char *path, ZooWatcherType type,
@@ -271,7 +277,7 @@ watches_forget(Watches *watches, const char *path, ZooWatcherType type,
 	if (watcher == NULL || watcher->serial != serial || watcher->set)
 		return;
 	forget_watcher(watcher);
-	if (dlist_is_empty(&watch->watchers))
+	if (dlist_is_empty(&watch->watchers) && !watch->set)
 		drop_watch(watches, watch);
 }
 
@@ -320,6 +326,9 @@ watches_removed(Watches *watches, const char *path, ZooWatcherType type)
  *		The connection is lost: make the library forget, so that it does not
  *		set them again, the watches that end with the connection and those
  *		being removed.
+ *
+ * A watch whose request is out may still come: if the library had no connection
+ * by then, it sends the request on the next one.
  */
 void
 watches_drop(Watches *watches)
@@ -338,7 +347,8 @@ watches_drop(Watches *watches)
 		{
 			Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
 
-			if (watcher->brief)
+			if (watcher->brief &&
+				(watcher->set || ZK_MUTATED(ZK_UNSENT_WATCH_DROPPED)))
 				forget_watcher(watcher);
 		}
 		if (!dlist_is_empty(&watch->watchers))

@@ -17,11 +17,14 @@
 #include "backend/acquire.h"
 #include "backend/commit.h"
 #include "backend/deadlock.h"
+#include "backend/functions.h"
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/timeout.h"
 #include "interrupts.h"
 #include "miscadmin.h"
+#include "shared/claims.h"
+#include "shared/clock.h"
 #include "shared/procs_private.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
@@ -37,6 +40,11 @@
 #define NROWS	8
 
 extern void note_statement_start(void);
+extern Datum zk_claim(PG_FUNCTION_ARGS);
+extern Datum zk_try_claim(PG_FUNCTION_ARGS);
+extern Datum zk_renew_claim(PG_FUNCTION_ARGS);
+extern Datum zk_use_claim(PG_FUNCTION_ARGS);
+extern Datum zk_end_claim(PG_FUNCTION_ARGS);
 
 /* Which transaction has locked a row last. */
 typedef struct Row
@@ -45,6 +53,7 @@ typedef struct Row
 } Row;
 
 static int	client;
+static const SimStatement *current; /* of those that take locks */
 static bool failed;				/* the transaction must be rolled back */
 static int	nsavepoints;
 
@@ -132,6 +141,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 		case ZK_HELD_SHARED:
 		case ZK_HELD_OTHER_PERMITS:
 		case ZK_HELD_OTHER_NAMESPACE:
+		case ZK_HELD_BY_CLAIM:
 		case ZK_HELD_ALL:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -161,12 +171,55 @@ read_token(int name, const ZkKey *key)
 }
 
 static void
+tell_acquired(const ZkRequest *request, const ZkResult *result)
+{
+	check_want_end(client);
+	for (int i = 0; i < request->nkeys; i++)
+		if (!current->any || key_is_of_lock(result->key, &request->keys[i]))
+			check_acquired(client, number_of(current, &request->keys[i]),
+						   current->mode, current->session);
+	if (request->nkeys == 1 && current->mode == SIM_EXCLUSIVE &&
+		sim_chance(250000))
+		read_token(current->names[0], &request->keys[0]);
+}
+
+/*
+ * What functions.c has for others.
+ */
+bool
+acquire_or_fail(const ZkRequest *request)
+{
+	ZkResult	result;
+	ZkOutcome	outcome = current->any ? acquire_any(request, &result) :
+		acquire_locks(request, &result);
+
+	if (outcome == ZK_ACQUIRED)
+		tell_acquired(request, &result);
+	else if (!(request->try &&
+			   (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL)))
+		report_failure(request, &result);
+	return outcome == ZK_ACQUIRED;
+}
+
+ZnodeKind
+kind_of_lock(bool shared)
+{
+	return shared ? ZNODE_READER :
+		zklock_node_format == ZK_FORMAT_READWRITE ? ZNODE_WRITER : ZNODE_MUTEX;
+}
+
+int64
+get_timeout(FunctionCallInfo fcinfo, int argno)
+{
+	return PG_ARGISNULL(argno) ? ZK_NO_TIMEOUT :
+		PG_GETARG_INTERVAL_P(argno)->time / 1000;
+}
+
+static void
 take_locks(const SimStatement *statement)
 {
 	ZkRequest	request = {.try = statement->try};
-	ZkResult	result;
 	ZkKey	   *keys = palloc(statement->nnames * sizeof(ZkKey));
-	ZkOutcome	outcome;
 
 	for (int i = 0; i < statement->nnames; i++)
 	{
@@ -182,32 +235,134 @@ take_locks(const SimStatement *statement)
 	request.keys = keys;
 	request.nkeys = statement->nnames;
 	request.kind = statement->mode == SIM_PERMIT ? ZNODE_PERMIT :
-		statement->mode == SIM_SHARED ? ZNODE_READER :
-		zklock_node_format == ZK_FORMAT_READWRITE ? ZNODE_WRITER : ZNODE_MUTEX;
+		kind_of_lock(statement->mode == SIM_SHARED);
 	request.permits = statement->mode == SIM_PERMIT ? statement->permits : 0;
 	request.session = statement->session;
 	request.timeout = statement->timeout_ms < 0 ? ZK_NO_TIMEOUT :
 		statement->timeout_ms;
 	if (!statement->any && request.nkeys > 1)
 		qsort(keys, request.nkeys, sizeof(ZkKey), key_compare);
-	if (LockTimeout > 0 || statement->timeout_ms >= 0)
-		check_want_timed(client);
-	outcome = statement->any ? acquire_any(&request, &result) :
-		acquire_locks(&request, &result);
-	if (outcome == ZK_ACQUIRED)
+	(void) acquire_or_fail(&request);
+}
+
+/*
+ * Claims.
+ */
+static Datum
+call(PGFunction function, const NullableDatum *args, int nargs, bool *isnull)
+{
+	LOCAL_FCINFO(fcinfo, 3);
+	FmgrInfo	flinfo = {.fn_nargs = nargs};
+	Datum		result;
+
+	InitFunctionCallInfoData(*fcinfo, &flinfo, nargs, InvalidOid, NULL, NULL);
+	memcpy(fcinfo->args, args, nargs * sizeof(NullableDatum));
+	result = function(fcinfo);
+	*isnull = fcinfo->isnull;
+	return result;
+}
+
+/* NULL unless it is positive, or 0 if that is a value, too. */
+static NullableDatum
+interval(int64 us, bool may_be_0)
+{
+	Interval   *value = palloc0(sizeof(Interval));
+
+	value->time = us;
+	return (NullableDatum)
 	{
-		check_want_end(client);
-		for (int i = 0; i < request.nkeys; i++)
-			if (!statement->any || key_is_of_lock(result.key, &keys[i]))
-				check_acquired(client, number_of(statement, &keys[i]),
-							   statement->mode, statement->session);
-		if (request.nkeys == 1 && statement->mode == SIM_EXCLUSIVE &&
-			sim_chance(250000))
-			read_token(statement->names[0], &keys[0]);
+		.value = IntervalPGetDatum(value),.isnull = us < 0 || (us == 0 && !may_be_0)
+	};
+}
+
+static NullableDatum
+string(const char *s)
+{
+	return (NullableDatum)
+	{
+		.value = PointerGetDatum(cstring_to_text(s))
+	};
+}
+
+static void
+take_claim(const SimStatement *statement)
+{
+	NullableDatum args[] = {
+		string(workload_name(statement->names[0])),
+		interval(statement->ttl_us, false),
+		interval(statement->timeout_ms < 0 ? -1 : statement->timeout_ms * 1000,
+				 true)
+	};
+	bool		isnull;
+	Datum		token = call(statement->try ? zk_try_claim : zk_claim, args, 3,
+							 &isnull);
+
+	if (!isnull)
+		check_claim_given(client, statement->names[0], statement->ttl_us,
+						  text_to_cstring(DatumGetTextPP(token)));
+}
+
+static bool
+call_for_claim(const SimStatement *statement)
+{
+	NullableDatum args[] = {
+		string(claims_token(statement->claim)), interval(statement->ttl_us, false)
+	};
+	bool		isnull;
+
+	switch (statement->step)
+	{
+		case STEP_RENEW_CLAIM:
+			return DatumGetBool(call(zk_renew_claim, args, 2, &isnull));
+		case STEP_USE_CLAIM:
+			(void) call(zk_use_claim, args, 1, &isnull);
+			return true;
+		default:
+			return DatumGetBool(call(zk_end_claim, args, 1, &isnull));
 	}
-	else if (!(statement->try &&
-			   (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL)))
-		report_failure(&request, &result);
+}
+
+static void
+claim_statement(const SimStatement *statement)
+{
+	MemoryContext context = CurrentMemoryContext;
+	bool		at_once = holds_may_go();
+	bool		ok = false;
+
+	commit_leave_lasting();
+	commit_note_statement();
+	check_claim_call(client, statement->claim,
+					 statement->step == STEP_RENEW_CLAIM ? CLAIM_RENEW :
+					 statement->step == STEP_USE_CLAIM ? CLAIM_USE : CLAIM_END);
+	PG_TRY();
+	{
+		ok = call_for_claim(statement);
+	}
+	PG_CATCH();
+	{
+		check_claim_failed(client,
+						   geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE);
+		commit_explain_cancel(context);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	check_claim_done(client, ok, at_once);
+	commit_note_statement();
+}
+
+/* The view zk_claims, unless the clock is set meanwhile. */
+static void
+show_claims(void)
+{
+	TimestampTz boot = zk_wall_time(0);
+	int			nrows;
+	ZkClaimRow *rows = claims_snapshot(&nrows);
+	int64		now = zk_now_us();
+
+	if (zk_wall_time(0) != boot)
+		return;
+	for (int i = 0; i < nrows; i++)
+		check_claim_shown(rows[i].users, now - (rows[i].ends - boot));
 }
 
 /* A lock function in a statement, as hooks.c wraps it. */
@@ -216,13 +371,19 @@ lock_statement(const SimStatement *statement)
 {
 	MemoryContext context = CurrentMemoryContext;
 
+	current = statement;
 	commit_leave_lasting();
 	commit_note_statement();
 	check_want(client, statement->names, statement->nnames, statement->mode,
 			   statement->any);
+	if (LockTimeout > 0 || statement->timeout_ms >= 0)
+		check_want_timed(client);
 	PG_TRY();
 	{
-		take_locks(statement);
+		if (statement->step == STEP_CLAIM)
+			take_claim(statement);
+		else
+			take_locks(statement);
 	}
 	PG_CATCH();
 	{
@@ -329,6 +490,19 @@ idle(int64 us)
 	reading_command = false;
 }
 
+/* The transaction is about to commit: under which locks? */
+void
+note_holds(void)
+{
+	HeldLock   *lock = NULL;
+
+	check_commit(client);
+	while ((lock = holds_next(lock)) != NULL)
+		if (!hold_is_of_instance(lock))
+			check_commit_hold(client, key_name(&lock->key),
+							  lock->proc->zk_session, slot_is_mine(lock->proc));
+}
+
 static void
 begin_xact(void)
 {
@@ -347,7 +521,16 @@ run_statement(const SimStatement *statement)
 			begin_xact();
 			break;
 		case STEP_LOCK:
+		case STEP_CLAIM:
 			lock_statement(statement);
+			break;
+		case STEP_RENEW_CLAIM:
+		case STEP_USE_CLAIM:
+		case STEP_END_CLAIM:
+			claim_statement(statement);
+			break;
+		case STEP_SHOW_CLAIMS:
+			show_claims();
 			break;
 		case STEP_ROW:
 			row_statement(statement->row);

@@ -24,7 +24,7 @@
 typedef struct Contents
 {
 	uint32		nbuckets;		/* a power of two */
-	long		nentries;
+	uint32		nentries;
 	HASHELEMENT *free;			/* of a table of fixed size */
 	HASHELEMENT **buckets;
 } Contents;
@@ -107,7 +107,7 @@ ShmemInitHash(const char *name, long init_size, long max_size, HASHCTL *ctl,
 	bool		found;
 
 	(void) init_size;
-	while (nbuckets < max_size)
+	while (nbuckets < (uint32) max_size)
 		nbuckets *= 2;
 	set_functions(table, ctl, flags);
 	table->fixed = true;

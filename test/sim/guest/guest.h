@@ -46,6 +46,9 @@ extern void lockmgr_release_owner(ResourceOwner owner, bool commit);
 extern void lockmgr_release_all(bool session_too);
 extern void lockmgr_cleanup(void);
 
+/* backend.c */
+extern void note_holds(void);
+
 /* xact.c */
 extern void xact_start(void);
 extern void xact_commit(void);

@@ -19,7 +19,9 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "backend/questions.h"
+#include "backend/values.h"
 #include "commands/async.h"
+#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -37,6 +39,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 #include "worker/lock/contender.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/session_file.h"
@@ -282,6 +285,42 @@ superuser_arg(Oid roleid)
 	return false;
 }
 
+/* No value is compressed, or out of line. */
+struct varlena *
+pg_detoast_datum_packed(struct varlena *datum)
+{
+	return datum;
+}
+
+/* No function returns a set. */
+void
+InitMaterializedSRF(FunctionCallInfo fcinfo, bits32 flags)
+{
+	(void) fcinfo;
+	(void) flags;
+	SIM_LACKS();
+}
+
+#ifndef USE_FLOAT8_BYVAL
+Datum
+Int64GetDatum(int64 value)
+{
+	(void) value;
+	SIM_LACKS();
+}
+#endif
+
+void
+tuplestore_putvalues(Tuplestorestate *state, TupleDesc tdesc, Datum *values,
+					 bool *isnull)
+{
+	(void) state;
+	(void) tdesc;
+	(void) values;
+	(void) isnull;
+	SIM_LACKS();
+}
+
 /* Settings are as locks need them. */
 char *
 get_func_name(Oid funcid)
@@ -352,6 +391,31 @@ ask_owner(const char *path, int timeout_ms, StringInfo owner)
 	(void) path;
 	(void) timeout_ms;
 	(void) owner;
+	SIM_LACKS();
+}
+
+/* Nobody knows which instance it is. */
+bool
+ask_instance(const char *id, int timeout_ms, StringInfo instance)
+{
+	(void) id;
+	(void) timeout_ms;
+	(void) instance;
+	return false;
+}
+
+Datum
+interval_of_us(int64 us)
+{
+	(void) us;
+	SIM_LACKS();
+}
+
+void
+check_row_columns(TupleDesc tupdesc, int columns)
+{
+	(void) tupdesc;
+	(void) columns;
 	SIM_LACKS();
 }
 

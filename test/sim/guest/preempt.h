@@ -16,15 +16,15 @@
 #ifndef SIM_PREEMPT_H
 #define SIM_PREEMPT_H
 
-extern int	sim_spin_lock(volatile unsigned char *lock);
-extern void sim_point(void);
-
 #define S_LOCK(lock)	sim_spin_lock(lock)
 
 #include "postgres.h"
 
 #include "port/atomics.h"
 #include "storage/spin.h"
+
+extern int	sim_spin_lock(volatile slock_t *lock);
+extern void sim_point(void);
 
 #define pg_atomic_read_u32(a) \
 	(sim_point(), pg_atomic_read_u32(a))

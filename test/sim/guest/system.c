@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "storage/fd.h"
+#include "storage/s_lock.h"
 #include "utils/timestamp.h"
 
 #define MAX_SIGNALS	64
@@ -90,7 +91,7 @@ __sanitizer_cov_trace_pc(void)
 }
 
 int
-sim_spin_lock(volatile unsigned char *lock)
+sim_spin_lock(volatile slock_t *lock)
 {
 	sim_point();
 	while (*lock)
@@ -160,6 +161,8 @@ clock_gettime(clockid_t id, struct timespec *time)
 	time->tv_sec = us / 1000000;
 	time->tv_nsec = us % 1000000 * 1000;
 	sim_point();
+	if (id == CLOCK_BOOTTIME)
+		sim_nap_behind_clock();
 	return 0;
 }
 

@@ -13,8 +13,24 @@
  */
 #include "guest.h"
 
+#include "core/deadlock/graph_private.h"
+#include "core/deadlock/probe.h"
+#include "shared/claims.h"
+#include "shared/clock.h"
+#include "shared/procs.h"
 #include "shared/session_info.h"
+#include "shared/slots_private.h"
+#include "worker/deadlock/detector_io_private.h"
 #include "worker/deadlock/scan_private.h"
+#include "worker/lifecycle.h"
+#include "worker/lock/directories_private.h"
+#include "worker/wake.h"
+#include "worker/zookeeper/flight_private.h"
+#include "worker/zookeeper/session.h"
+#include "worker/zookeeper/watches_private.h"
+
+/* What the library's watches would take in a request (library.c). */
+extern size_t library_watch_bytes(const zhandle_t *zh);
 
 extern void __real_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 							const Detector *detector);
@@ -24,13 +40,47 @@ extern void __real_session_write(int session, const ZkSessionInfo *info);
 extern void __wrap_session_write(int session, const ZkSessionInfo *info);
 extern void __real_lease_write(int session, int64 until_ms, uint32 ticket);
 extern void __wrap_lease_write(int session, int64 until_ms, uint32 ticket);
+extern void __real_lifecycle_end_restored(void);
+extern void __wrap_lifecycle_end_restored(void);
+extern void __real_proc_lose(ZkProcLock *proc);
+extern void __wrap_proc_lose(ZkProcLock *proc);
+extern uint32 __real_proof_ask(int session);
+extern uint32 __wrap_proof_ask(int session);
 extern void __real_lease_shorten(int session, int64 until_ms);
 extern void __wrap_lease_shorten(int session, int64 until_ms);
+extern void __real_flight_init(Flight *flight, Client *client,
+							   Watches *watches, MemoryContext context);
+extern void __wrap_flight_init(Flight *flight, Client *client,
+							   Watches *watches, MemoryContext context);
+extern int64 __real_session_flush(int number);
+extern int64 __wrap_session_flush(int number);
+
+extern bool __real_detector_io_submit(const DetectorOp *op);
+extern bool __wrap_detector_io_submit(const DetectorOp *op);
+extern ZkClaimState __real_claim_renew(const ClaimToken *token, int64 ttl_us,
+									   int *session);
+extern ZkClaimState __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
+									   int *session);
+extern void __real_graph_start(WaitGraph *graph, const WaitEdge *edge);
+extern void __wrap_graph_start(WaitGraph *graph, const WaitEdge *edge);
+extern long __real_wake_timeout(void);
+extern long __wrap_wake_timeout(void);
+extern void __real_directory_leave(const char *path, int32_t number);
+extern void __wrap_directory_leave(const char *path, int32_t number);
+extern int32_t __real_directory_next(const char *path);
+extern int32_t __wrap_directory_next(const char *path);
+extern char *__real_probe_write(const WaitDeadlock *deadlock);
+extern char *__wrap_probe_write(const WaitDeadlock *deadlock);
+
+static bool looked;				/* in this turn of the main loop */
+static Flight *flights[ZK_MAX_SESSIONS];
+static int	nflights;
 
 void
 __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 				const Detector *detector)
 {
+	looked = true;
 	check_look(instance_number(sim_instance()));
 	__real_scan_run(scan, now_ms, wait_ms, named, detector);
 }
@@ -40,6 +90,27 @@ __wrap_session_write(int session, const ZkSessionInfo *info)
 {
 	check_session(instance_number(sim_instance()), session, info->client_id);
 	__real_session_write(session, info);
+}
+
+void
+__wrap_proc_lose(ZkProcLock *proc)
+{
+	check_lost(instance_number(sim_instance()), proc->slot->key.name);
+	__real_proc_lose(proc);
+}
+
+uint32
+__wrap_proof_ask(int session)
+{
+	check_asked();
+	return __real_proof_ask(session);
+}
+
+void
+__wrap_lifecycle_end_restored(void)
+{
+	check_noticed(instance_number(sim_instance()));
+	__real_lifecycle_end_restored();
 }
 
 /* It is told ahead of a process that may read it, and taken back behind it. */
@@ -55,4 +126,116 @@ __wrap_lease_shorten(int session, int64 until_ms)
 {
 	__real_lease_shorten(session, until_ms);
 	check_lease(instance_number(sim_instance()), session, until_ms * 1000);
+}
+
+/* Sessions are initialized in their order. */
+void
+__wrap_flight_init(Flight *flight, Client *client, Watches *watches,
+				   MemoryContext context)
+{
+	flights[nflights++] = flight;
+	__real_flight_init(flight, client, watches, context);
+}
+
+/*
+ * All answers have been taken if no flight is out.  What has fired since may
+ * still be in the books.
+ */
+int64
+__wrap_session_flush(int number)
+{
+	const Flight *flight = flights[number];
+
+	if (flight->client->connected && !flight_is_out(flight))
+		check_watches(instance_number(sim_instance()), number,
+					  library_watch_bytes(flight->client->handle),
+					  flight->watches->bytes);
+	looked = false;
+	return __real_session_flush(number);
+}
+
+bool
+__wrap_detector_io_submit(const DetectorOp *op)
+{
+	if (op->verdict != NULL && !looked)
+		check_blind_act(instance_number(sim_instance()));
+	return __real_detector_io_submit(op);
+}
+
+ZkClaimState
+__wrap_claim_renew(const ClaimToken *token, int64 ttl_us, int *session)
+{
+	int64		boottime = sim_boottime(sim_instance());
+	ZkClaimState state = __real_claim_renew(token, ttl_us, session);
+
+	if (state == ZK_CLAIM_LIVE)
+		check_renewed(instance_number(sim_instance()), *session, boottime);
+	return state;
+}
+
+/* A search for deadlocks begins with an edge of ours. */
+void
+__wrap_graph_start(WaitGraph *graph, const WaitEdge *edge)
+{
+	if (edge->wait.kind != NOTE_WAIT_SESSION)
+		check_search(instance_number(sim_instance()), edge->from,
+					 edge->wait.to);
+	__real_graph_start(graph, edge);
+}
+
+void
+__wrap_directory_leave(const char *path, int32_t number)
+{
+	check_leave(instance_number(sim_instance()), path);
+	__real_directory_leave(path, number);
+}
+
+int32_t
+__wrap_directory_next(const char *path)
+{
+	int32_t		number = __real_directory_next(path);
+
+	if (number != 0)
+		check_next(instance_number(sim_instance()), path, number);
+	return number;
+}
+
+/* The worker is about to sleep. */
+long
+__wrap_wake_timeout(void)
+{
+	int64		now_ms = sim_boottime(sim_instance()) / 1000;
+	int64		first_ms = 0;
+	long		timeout;
+
+	for (int i = 0; i < WAKE_REASONS; i++)
+		first_ms = zk_earlier(first_ms, wake_time(i));
+	timeout = __real_wake_timeout();
+	check_sleep(instance_number(sim_instance()), timeout,
+				first_ms == 0 ? -1 : Max(first_ms - now_ms, 0));
+	return timeout;
+}
+
+/*
+ * A deadlock is one cycle, unless a member waits for a permit or for any of
+ * several locks (core/deadlock/waits.h).
+ */
+char *
+__wrap_probe_write(const WaitDeadlock *deadlock)
+{
+	bool		branches = false;
+	int			n = 1;
+
+	for (int i = 0; i < deadlock->nmembers; i++)
+	{
+		const NoteWait *wait = &deadlock->members[i].edge.wait;
+
+		branches |= wait->kind == NOTE_WAIT_PERMIT || wait->alternatives > 1;
+	}
+	for (int i = deadlock->members[0].blocked_by;
+		 i > 0 && n <= deadlock->nmembers; i = deadlock->members[i].blocked_by)
+		n++;
+	if (!branches)
+		check_members(instance_number(sim_instance()), deadlock->nmembers, n);
+	return __real_probe_write(deadlock);
 }

@@ -15,6 +15,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "shared/settings.h"
 #include "storage/condition_variable.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
@@ -71,7 +72,6 @@ static Level levels[MAX_LEVELS];
 static int	nlevels;
 static SubTransactionId last_subid;
 static TransactionId xid;
-static LocalTransactionId last_lxid;
 static TimestampTz started;
 static bool force_sync;
 
@@ -210,6 +210,18 @@ xact_is_open(void)
 	return nlevels > 0;
 }
 
+/* The next of this PGPROC, whatever processes it has been of. */
+static LocalTransactionId
+next_lxid(void)
+{
+	bool		found;
+	LocalTransactionId *last = instance_shmem(sim_instance(), "last lxids",
+											  ProcGlobal->allProcCount *
+											  sizeof(*last), &found);
+
+	return ++last[MyProc->pgprocno];
+}
+
 void
 xact_start(void)
 {
@@ -217,7 +229,7 @@ xact_start(void)
 	last_subid = 0;
 	xid = InvalidTransactionId;
 	force_sync = false;
-	MyProc->lxid = ++last_lxid;
+	MyProc->lxid = next_lxid();
 	started = GetCurrentTimestamp();
 	push_level();
 	TopTransactionResourceOwner = levels[0].owner;
@@ -289,8 +301,9 @@ xact_commit(void)
 
 	while (nlevels > 1)
 		end_subtransaction(true);
+	note_holds();
 	call_xact_callbacks(XACT_EVENT_PRE_COMMIT);
-	check_committing(client);
+	check_committing(client, zklock_commit_check == ZK_CHECK_QUORUM);
 	HOLD_INTERRUPTS();
 	sim_point();
 	if (xid != InvalidTransactionId || force_sync)
@@ -300,6 +313,7 @@ xact_commit(void)
 	check_ended(client);
 	sim_point();
 	end_transaction(true);
+	check_claims_settled(client);
 	RESUME_INTERRUPTS();
 }
 

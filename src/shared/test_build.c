@@ -37,6 +37,7 @@ bool		zklock_stop_at_end;
 int			zklock_path_bytes;
 int			zklock_sessions;
 bool		zklock_look_again;
+bool		zklock_no_lease;
 
 static const struct config_enum_entry mutation_options[] = {
 	{"none", ZK_MUTATION_NONE, false},
@@ -142,6 +143,14 @@ test_settings_define(void)
 							 NULL,
 							 &zklock_look_again,
 							 true,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.no_lease",
+							 "Ends the lease, as if ZooKeeper had not answered for long.",
+							 NULL,
+							 &zklock_no_lease,
+							 false,
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);

@@ -6,7 +6,7 @@
  * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
  * is rare, zklock.path_bytes and zklock.sessions make a few locks fill the
  * sessions, zklock.look_again keeps a waiter with a watch from looking again,
- * and the other two stop a process.  They are settings of builds with
+ * zklock.no_lease ends the lease, and the other two stop a process.  They are settings of builds with
  * ZKLOCK_TEST_BUILD; other builds have neither the settings nor the code.
  *
  * Copyright (c) 2026, zklock developers
@@ -33,7 +33,9 @@ extern char *zklock_fail_at;	/* the name of a ZK_FAIL_AT(), or "" */
 extern int	zklock_path_bytes;	/* in place of ZK_MAX_PATH_BYTES */
 extern int	zklock_sessions;	/* in place of ZK_MAX_SESSIONS */
 extern bool zklock_look_again;
+extern bool zklock_no_lease;
 #define ZK_LOOKS_AGAIN			zklock_look_again
+#define ZK_HAS_LEASE			(!zklock_no_lease)
 #define ZK_PATH_BYTES_BOUND		zklock_path_bytes
 #define ZK_SESSIONS_BOUND		zklock_sessions
 
@@ -51,6 +53,7 @@ extern void test_settings_define(void);
 #else
 
 #define ZK_LOOKS_AGAIN			(true)
+#define ZK_HAS_LEASE			(true)
 #define ZK_PATH_BYTES_BOUND		ZK_MAX_PATH_BYTES
 #define ZK_SESSIONS_BOUND		ZK_MAX_SESSIONS
 #define ZK_FAIL_AT(point)		((void) 0)

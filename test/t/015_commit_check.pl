@@ -12,11 +12,13 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $zk = ZooKeeper->new;
 $zk->start;
 my $a = zk_cluster(
 	'a', $zk,
-	'zklock.session_timeout' => '6s',
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.session_timeout' => '12s',
 	'wal_level' => 'replica',
 	'max_wal_senders' => 2,
 	'synchronous_standby_names' => 'nobody',
@@ -53,6 +55,22 @@ sub wait_long_lease { wait_lease(sub { $_[0] > 2 }, 'a long lease'); return; }
 
 sub wait_no_lease { wait_lease(sub { $_[0] == 0 }, 'the lease to run out'); return; }
 
+# ZooKeeper stands still, and the lease is over, long before the session is.
+sub stand_still
+{
+	$zk->pause(0);
+	alter_system($a, 'zklock.no_lease' => 'on');
+	wait_no_lease();
+	return;
+}
+
+sub go_on
+{
+	$zk->resume(0);
+	alter_system($a, 'zklock.no_lease' => 'off');
+	return;
+}
+
 sub rows { return value($a, 'SELECT count(*) FROM sales'); }
 
 my %lost_at_commit = (
@@ -77,8 +95,16 @@ my $s = ZkSession->new($a);
 wait_no_lease();
 pass('no lease lasts before anything was taken');
 $s->run_ok("BEGIN; SELECT zk_lock('x')");
-cmp_ok($s->run_ok('SELECT extract(epoch FROM lease) FROM zk_sessions'), '>', 0, 'the answers make a lease');
 $s->run_ok('COMMIT', 'a commit right after the lock');
+poll_until(
+	sub {
+		$s->run("BEGIN; SELECT zk_lock('x')");
+		my $left = $s->run('SELECT extract(epoch FROM lease) FROM zk_sessions')->{out};
+		$s->run('COMMIT');
+		return $left > 0;
+	},
+	'a lease');
+pass('the answers make a lease');
 wait_no_lease();
 pass('nobody prolongs it when nothing is held');
 
@@ -91,9 +117,9 @@ $zk->resume(0);
 
 # ZooKeeper remembers the timeout that the session has begun with, and goes by it
 # after a restart.
-value($a, "ALTER SYSTEM SET zklock.session_timeout = '20s'");
+value($a, "ALTER SYSTEM SET zklock.session_timeout = '30s'");
 $a->reload;
-poll_until(sub { value($a, "SELECT timeout = '20s' AND state = 'connected' FROM zk_sessions") eq 't' },
+poll_until(sub { value($a, "SELECT timeout = '30s' AND state = 'connected' FROM zk_sessions") eq 't' },
 	'the new timeout');
 $s->run("BEGIN; SELECT zk_lock('x')");
 my ($renewed, $last, $longest) = (0, 0, 0);
@@ -106,11 +132,11 @@ poll_until(
 		return $renewed == 3;
 	},
 	'the lease to be renewed');
-cmp_ok($longest, '<', 6, 'a timeout that was raised does not make the lease longer');
+cmp_ok($longest, '<', 12, 'a timeout that was raised does not make the lease longer');
 $s->run('COMMIT');
 value($a, 'ALTER SYSTEM RESET zklock.session_timeout');
 $a->reload;
-poll_until(sub { value($a, "SELECT timeout = '6s' AND state = 'connected' FROM zk_sessions") eq 't' },
+poll_until(sub { value($a, "SELECT timeout = '12s' AND state = 'connected' FROM zk_sessions") eq 't' },
 	'the old timeout');
 
 #
@@ -119,8 +145,7 @@ poll_until(sub { value($a, "SELECT timeout = '6s' AND state = 'connected' FROM z
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
 wait_long_lease();
-$zk->pause(0);
-wait_no_lease();
+stand_still();
 my $log = -s $a->logfile;
 $s->run("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
 $s->send('COMMIT');
@@ -129,7 +154,7 @@ is(rows(), 1, 'past the lease a commit waits');
 my $waits = qr/process @{[$s->pid]} still waiting for ZooKeeper to confirm lock "x" ahead of its commit after \d+ ms\n.*DETAIL:  ZooKeeper has not /;
 $a->wait_for_log($waits, $log);
 pass('log_lock_waits tells of that, and why');
-$zk->resume(0);
+go_on();
 is($s->result->{sqlstate}, undef, 'until ZooKeeper answers');
 $a->wait_for_log(qr/ZooKeeper confirmed lock "x" for process @{[$s->pid]} after \d+ ms/, $log);
 is(scalar(() = slurp_file($a->logfile, $log) =~ /$waits/g), 1, 'once, and of the end');
@@ -139,8 +164,7 @@ is(value($a, 'SELECT count(*) FROM zk_locks'), 0, 'and released the lock');
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1)");
 wait_long_lease();
-$zk->pause(0);
-wait_no_lease();
+stand_still();
 $s->run('SET exit_on_error = on; NOTIFY channel');
 $s->send('COMMIT');
 $s->wait_waiting(2);
@@ -155,7 +179,7 @@ value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 my $canceled = $s->result;
 is($canceled->{sqlstate}, '57014', 'the wait can be canceled');
 is($canceled->{context}, 'while waiting for ZooKeeper to confirm lock "x" ahead of the commit', 'and the error tells what it was');
-$zk->resume(0);
+go_on();
 $s->quit;
 $s = ZkSession->new($a);
 is(rows(), 2, 'and then nothing is committed');
@@ -172,8 +196,7 @@ my $unsure = {
 $s->run("SET zklock.commit_timeout = '300ms'");
 $s->run("BEGIN; SELECT zk_lock('x', session => true); INSERT INTO sales VALUES (1)");
 wait_long_lease();
-$zk->pause(0);
-wait_no_lease();
+stand_still();
 $s->run('NOTIFY channel');
 error_is($s->run('COMMIT'), $unsure, 'a bounded wait ends with an error');
 error_is($s->run('VACUUM sales'), $unsure, 'and so does one ahead of VACUUM');
@@ -181,7 +204,7 @@ is(sql($a, 'NOTIFY channel')->{sqlstate}, undef, 'others can use NOTIFY');
 is(rows(), 2, 'nothing is committed');
 $s->send("BEGIN; SET LOCAL zklock.commit_timeout = '1h'; INSERT INTO sales VALUES (1); COMMIT");
 $s->wait_waiting(2);
-$zk->resume(0);
+go_on();
 is($s->result->{sqlstate}, undef, 'a wait that is not over yet goes on');
 is(rows(), 3, 'and commits');
 $s->run_ok('DELETE FROM sales WHERE ctid = (SELECT max(ctid) FROM sales)', 'without a wait nothing is over');
@@ -208,10 +231,9 @@ is($s->result->{sqlstate}, undef, 'quorum: until ZooKeeper answers');
 
 $s->run("SET zklock.commit_check = off; BEGIN; SELECT zk_lock('x')");
 wait_long_lease();
-$zk->pause(0);
-wait_no_lease();
+stand_still();
 $s->run_ok('COMMIT', 'off: a commit past the lease asks nobody');
-$zk->resume(0);
+go_on();
 wait_no_contenders($zk, 'x');
 $s->run("BEGIN; SELECT zk_lock('x')");
 lose_session($a, $client);
@@ -295,11 +317,10 @@ sub ends_in_notice
 
 $s->run("SELECT zk_lock('x', session => true)");
 wait_long_lease();
-$zk->pause(0);
-wait_no_lease();
+stand_still();
 $s->run('BEGIN');
 ends_in_notice('past the lease');
-$zk->resume(0);
+go_on();
 $s->run("BEGIN; SELECT pg_backend_pid(), zk_lock('x')");
 lose_session($a, $client);
 ends_in_notice('lost');

@@ -13,12 +13,14 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $zk = ZooKeeper->new;
 $zk->start;
 my $client = $zk->client;
 my $a = zk_cluster(
 	'a', $zk,
-	'zklock.session_timeout' => '4s',
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.session_timeout' => '20s',
 	'wal_level' => 'replica',
 	'max_wal_senders' => 2,
 	'synchronous_standby_names' => 'nobody',
@@ -159,6 +161,7 @@ is(value($a, 'SELECT count(*) FROM sold'), 1, 'and is committed');
 prepared('p2', 12);
 $s->run_ok("SELECT zk_lock('x', session => true)");
 $zk->pause;
+alter_system($a, 'zklock.no_lease' => 'on');
 poll_until(sub { value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions') == 0 }, 'the lease to run out');
 $s->send("COMMIT PREPARED 'p2'");
 $s->wait_waiting(2);
@@ -168,6 +171,7 @@ is(value($a, 'SELECT gid FROM pg_prepared_xacts'), 'p2', 'and nothing has happen
 $s->send("COMMIT PREPARED 'p2'");
 $s->wait_waiting(2);
 $zk->resume;
+alter_system($a, 'zklock.no_lease' => 'off');
 is($s->result->{sqlstate}, undef, 'not known: it waits until ZooKeeper answers');
 is(value($a, 'SELECT count(*) FROM sold'), 2, 'and has committed');
 

@@ -150,6 +150,15 @@ typedef struct Acts
 	int			ndone;
 }			Acts;
 
+/* Where an exclusive owner has left, and when. */
+typedef struct Left
+{
+	char		path[64];
+	int64_t		at;
+}			Left;
+
+#define LEFTS			256
+
 Totals		totals;
 
 static Client clients[MAX_CLIENTS];
@@ -163,7 +172,7 @@ static Lease former_leases[MAX_INSTANCES][MAX_LEASES];	/* of the sessions
 															 * before those */
 static Acts acts[MAX_INSTANCES];
 static int	nacts;				/* that were carried out */
-static int64_t left_at[MAX_INSTANCES][SIM_MAX_NAMES];	/* by an owner; or 0 */
+static Left lefts[MAX_INSTANCES][LEFTS];	/* by the hash of the path */
 static int64_t ended_at[MAX_INSTANCES]; /* a session, in whatever way */
 static int64_t writer_gone_at;	/* the last one that waited; 0: none */
 static int64_t restored_at;		/* an older copy of ZooKeeper's data; 0: never */
@@ -188,7 +197,7 @@ check_schedule_begin(void)
 	memset(closed_at, 0, sizeof(closed_at));
 	memset(acts, 0, sizeof(acts));
 	nacts = 0;
-	memset(left_at, 0, sizeof(left_at));
+	memset(lefts, 0, sizeof(lefts));
 	memset(ended_at, 0, sizeof(ended_at));
 	memset(leases, 0, sizeof(leases));
 	memset(former_leases, 0, sizeof(former_leases));
@@ -592,37 +601,37 @@ check_order(int number, int name, SimMode mode, int64_t since)
  * the one that the instance's owner of before has left.
  */
 
-/* The last part of a path; -1: it is no name of the workload's. */
-static int
-name_of_path(const char *path)
+static unsigned
+path_hash(const char *path)
 {
-	for (int name = 0; name < SIM_MAX_NAMES; name++)
-		if (strcmp(workload_name(name), strrchr(path, '/') + 1) == 0)
-			return name;
-	return -1;
+	unsigned	hash = 0;
+
+	for (; *path; path++)
+		hash = hash * 31 + (unsigned char) *path;
+	return hash;
 }
 
 /* An exclusive owner is about to leave this directory. */
 void
 check_leave(int instance, const char *path)
 {
-	int			name = name_of_path(path);
+	Left	   *left = &lefts[instance][path_hash(path) % LEFTS];
 
-	if (name >= 0)
-		left_at[instance][name] = sim_now();
+	left->at = sim_now();
+	snprintf(left->path, sizeof(left->path), "%s", path);
 }
 
 /* A contender has been created there, and owns the lock with this number. */
 void
 check_next(int instance, const char *path, int number)
 {
-	int			name = name_of_path(path);
+	const Left *left = &lefts[instance][path_hash(path) % LEFTS];
 
-	if (name >= 0 && left_at[instance][name] != 0 &&
-		ensemble_has_new_directory(path, instance, left_at[instance][name]))
+	if (strcmp(left->path, path) == 0 &&
+		ensemble_has_new_directory(path, instance, left->at))
 		sim_violation("succession",
-					  "number %d would own lock %d, whose directory is another one",
-					  number, name);
+					  "number %d would own %s, which is another directory",
+					  number, path);
 }
 
 /* A session of the instance has ended, and with it contenders. */

@@ -27,6 +27,8 @@ use Exporter qw(import);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkWire;
 use ZooKeeper;
 
 our @EXPORT = qw(zk_cluster zk_clusters value lock_dir contender_bytes contenders wait_contenders
@@ -38,23 +40,73 @@ our @EXPORT = qw(zk_cluster zk_clusters value lock_dir contender_bytes contender
 # the client that looks, one for each ZooKeeper
 my %observer;
 
-# Who waits in vain fails, whether he looks at the result or not.  And a psql that
-# cannot connect may end before it has been given the query.  Then IPC::Run dies,
-# where the query is to be asked again until the server is up.
+# A psql for each statement would take a third of all tests' CPU time.  So what
+# needs no psql is sent over a connection of our own: one statement, to a server
+# that trusts us, with no settings in the environment.
+sub _wire
+{
+	my ($node, $dbname, $sql) = @_;
+
+	return if !defined $sql || $sql =~ /;\s*\S|\\|^\s*COPY\b/i || $dbname !~ /^\w+$/;
+	return if grep { defined $ENV{$_} } qw(PGOPTIONS PGUSER PGPASSWORD PGSSLMODE PGCLIENTENCODING);
+	return eval {
+		ZkWire->new($node, $dbname, application_name => $ENV{PGAPPNAME} // 'psql');
+	};
+}
+
+# The error of a result, as psql prints it.
+sub _error
+{
+	my ($result) = @_;
+	my @rest = map { $result->{$_} ? uc($_) . ":  $result->{$_}" : () } qw(detail hint context);
+
+	return join "\n", "psql:<stdin>:1: ERROR:  $result->{message}", @rest;
+}
+
 {
 	no warnings 'redefine';
+	my $safe_psql = \&PostgreSQL::Test::Cluster::safe_psql;
 	my $poll = \&PostgreSQL::Test::Cluster::poll_query_until;
 
+	*PostgreSQL::Test::Cluster::safe_psql = sub {
+		my ($node, $dbname, $sql, @options) = @_;
+		my $wire = @options ? undef : _wire($node, $dbname, $sql);
+
+		return $safe_psql->(@_) unless $wire;
+		my $result = $wire->run($sql);
+		croak 'error running SQL: ' . "'" . _error($result) . "'\nwith sql '$sql'"
+		  if defined $result->{sqlstate};
+		croak "connection to server was lost\nwith sql '$sql'" if $wire->gone;
+		$wire->quit;
+		return $result->{out} // '';
+	};
+
+	# Who waits in vain fails, whether the caller looks at the result or not.  A psql
+	# that cannot connect may end before it has been given the query.  Then IPC::Run
+	# dies, where the query is to be asked again until the server is up.
 	*PostgreSQL::Test::Cluster::poll_query_until = sub {
-		my @arguments = @_;
+		my ($node, $dbname, $query, $expected) = @_;
 		my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 		my $result;
 
-		until (eval { $result = $poll->(@arguments); 1 })
+		# a connection for each attempt: they wake the postmaster, too, which up to 15
+		# may sleep for a minute where it has a worker to start
+		while (my $wire = _wire($node, $dbname, $query))
+		{
+			$result = $wire->run($query);
+			$wire->quit;
+			return 1 if !defined $result->{sqlstate} && defined $result->{status} &&
+			  ($result->{out} // '') eq ($expected // 't');
+			croak 'timed out on ' . $node->name . ", waiting for: $query\nlast result: "
+			  . ($result->{message} // $result->{out} // '')
+			  if time > $end;
+			sleep 0.05;
+		}
+		until (eval { $result = $poll->($node, $dbname, $query, $expected); 1 })
 		{
 			die $@ if $@ !~ /^ack Broken pipe/ || time > $end;
 		}
-		$result or croak 'timed out on ' . $_[0]->name;
+		$result or croak 'timed out on ' . $node->name;
 		return 1;
 	};
 }
@@ -99,7 +151,7 @@ sub zk_cluster
 	%settings = (
 		'shared_preload_libraries' => 'zklock',
 		'zklock.servers' => $zk->connstr,
-		'zklock.session_timeout' => '4s',
+		'zklock.session_timeout' => '20s',
 		'max_prepared_transactions' => 10,
 		'restart_after_crash' => 'on',
 		# from PostgreSQL 19 on, that of its tests has the kind of process, too

@@ -40,9 +40,9 @@ use Time::HiRes qw(time);
 
 =over
 
-=item ZkWire->new($node, $dbname)
+=item ZkWire->new($node, $dbname, %settings)
 
-Connect; the server must trust us.
+Connect; the server must trust us.  The settings are those of the session.
 
 =item pid()
 
@@ -52,7 +52,7 @@ The process id of the backend.
 
 sub new
 {
-	my ($class, $node, $dbname) = @_;
+	my ($class, $node, $dbname, %settings) = @_;
 	my $self = bless {
 		node => $node,
 		in => '',
@@ -63,7 +63,8 @@ sub new
 	my %options = (
 		user => scalar(getpwuid($>)),
 		database => $dbname // 'postgres',
-		client_min_messages => 'error');
+		client_min_messages => 'error',
+		%settings);
 	my $startup = pack('N', 196608)
 	  . join('', map { "$_\0$options{$_}\0" } sort keys %options) . "\0";
 
@@ -122,6 +123,10 @@ each the result, as of run.
 
 Begin to run these together, as one transaction: each the text of one statement
 and its parameters, none of which is part of any text.
+
+=item quit()
+
+End the session, as psql does.
 
 =item vanish()
 
@@ -213,6 +218,15 @@ sub _wait
 	wait_any($PostgreSQL::Test::Utils::timeout_default, $self)
 	  or die "no answer to: $what";
 	return $self->result;
+}
+
+sub quit
+{
+	my ($self) = @_;
+
+	$self->_write('X' . pack('N', 4)) unless $self->{gone};
+	$self->vanish;
+	return;
 }
 
 sub vanish

@@ -45,7 +45,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(poll_until soak check_runs stop_process wait_stopped);
+our @EXPORT = qw(poll_until comes_to seed soak check_runs stop_process wait_stopped);
 
 my @all;
 
@@ -86,6 +86,17 @@ sub poll_until
 
 =pod
 
+=item comes_to(sub { ... }, $expected, $name)
+
+A test that the function returns this in the end: what another process does a
+moment later.
+
+=item seed()
+
+Begin with the random numbers of ZKLOCK_TEST_SEED, which test/run sets but in a
+soak, or of a new seed, and return it; the log has it.  A ZooKeeper that is made
+begins with those of ZKLOCK_TEST_SEED, too.
+
 =item soak($short, $full)
 
 How long a test lasts that finds more the longer it lasts, or how often it does
@@ -93,6 +104,29 @@ something: C<$short>, or with ZKLOCK_TEST_SOAK=n in the environment n times
 C<$full>.
 
 =cut
+
+sub comes_to
+{
+	my ($get, $expected, $name) = @_;
+	my $found;
+
+	eval {
+		poll_until(
+			sub { $found = $get->(); join('', explain $found) eq join('', explain $expected) },
+			$name);
+	};
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is_deeply($found, $expected, $name);
+}
+
+sub seed
+{
+	my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
+
+	srand $seed;
+	note "ZKLOCK_TEST_SEED=$seed";
+	return $seed;
+}
 
 sub soak
 {
@@ -192,6 +226,7 @@ sub new
 	my @peers;
 	my $port = \&PostgreSQL::Test::Cluster::get_free_port;
 
+	srand $ENV{ZKLOCK_TEST_SEED} if defined $ENV{ZKLOCK_TEST_SEED};
 	my %conf = (
 		tickTime => $options{tick} // 500,
 		initLimit => 40,

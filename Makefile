@@ -68,6 +68,7 @@ help:
 	@echo "make install    install into it"
 	@echo "make demo       two shops, one stock: installs what it needs, shows zklock at work"
 	@echo "make test       all tests, from nothing: packages, build, real servers"
+	@echo "make check-fast the fast ones of these, before each commit"
 	@echo "make soak       those that run at random or under load, for longer: test/README.md"
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick,"
@@ -92,6 +93,9 @@ help:
 
 test:
 	@test/run
+
+check-fast:
+	@test/run fast
 
 demo:
 	@demo/run
@@ -174,8 +178,8 @@ build/asan/%: build/asan/obj/test/unit/%.o $(UNIT_SRC:%.c=build/asan/obj/%.o)
 
 .SECONDARY:
 
-# Run a test program, and tell how long that took.
-timed = @bash -c 'from=$$(date +%s%3N); $(1); status=$$?; echo "$@: $$(($$(date +%s%3N) - from)) ms"; exit $$status'
+# Run a test program, by LIMITED if that is set, and tell how long that took.
+timed = @bash -c 'from=$$(date +%s%3N); $(LIMITED) $(1); status=$$?; echo "$@: $$(($$(date +%s%3N) - from)) ms"; exit $$status'
 
 # A target for each program: make -k runs all of them, even after one has failed,
 # and make -j several at a time.
@@ -249,4 +253,4 @@ else
 		$(if $(DAYS),--days $(DAYS)) build/sim/guest.so
 endif
 
-.PHONY: kubernetes prove rivals simulate all deb dist drawing site help images matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))
+.PHONY: check-fast kubernetes prove rivals simulate all deb dist drawing site help images matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

@@ -118,10 +118,19 @@ zk_need_packages()
 			chmod 755 $policy
 		fi
 		# Lists that are missing or old are fetched, and only then.
-		get() { apt-get -y -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null; }
-		get install --no-install-recommends "$@" ||
-			{ get update && get install --no-install-recommends "$@"; } ||
-			{ tail -n 30 "$log" >&2; echo "zklock: apt-get failed" >&2; exit 1; }
+		get()
+		{
+			timeout -k 20 1200 apt-get -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 \
+				-o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 \
+				"$@" >>"$log" 2>&1 </dev/null
+		}
+		install() { get install --no-install-recommends "$@"; }
+		for try in 1 2 3; do
+			! install "$@" || exit 0
+			sleep $(((try - 1) * 10))
+			get update || continue
+		done
+		install "$@" || { tail -n 30 "$log" >&2; echo "zklock: apt-get failed" >&2; exit 1; }
 	EOF
 }
 
@@ -311,9 +320,9 @@ zk_fetch_source()
 				;;
 		esac
 	done
-	apt-get "${apt[@]}" update || return
+	timeout 60 apt-get "${apt[@]}" update || return
 	for version in $(apt-cache "${apt[@]}" showsrc "$1" | sed -n 's/^Version: //p' | sort -rV); do
-		apt-get "${apt[@]}" source --download-only "$1=$version" && return
+		timeout 120 apt-get "${apt[@]}" source --download-only "$1=$version" && return
 	done
 	return 1
 }

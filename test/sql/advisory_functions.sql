@@ -119,7 +119,7 @@ SELECT DISTINCT locktype, count(*) OVER () FROM regress_held;
 ROLLBACK;
 -- that of another database, too, and a semaphore
 BEGIN;
-SELECT zk_lock('advisory/template1/7,-7'), zk_acquire('advisory/' || current_database() || '/8', 1);
+SELECT zk_lock('advisory/template1/7,-7'), zk_acquire('advisory/' || current_database() || '/18', 1);
 SELECT locktype, replace(name, current_database(), 'DB') AS name FROM regress_held ORDER BY name;
 ROLLBACK;
 -- the heavyweight locks of both kinds come and go together

@@ -91,10 +91,9 @@ SELECT zk_lock_any('{a,b}', '0');
 \echo :SQLSTATE
 \set VERBOSITY sqlstate
 SELECT zk_lock_any('{a}', '20ms');
-\set VERBOSITY default
 SET lock_timeout = '20ms';
 SELECT zk_lock_any('{a,b}', '1 hour');
-\echo :SQLSTATE
+\set VERBOSITY default
 SELECT zk_try_lock_any('{a,b}', NULL) AS no;
 SHOW lock_timeout;
 RESET lock_timeout;

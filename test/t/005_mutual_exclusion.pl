@@ -118,14 +118,20 @@ sub sections
 	return \%sections;
 }
 
-# Run both instances for a while, or until each of @disturb has been called, and
-# both have got the lock since then.
+# Run both instances until there were so many sections, each of @disturb has been
+# called, and both have got the lock since then.
 sub run_part
 {
-	my ($part, $time, @disturb) = @_;
+	my ($part, $sections, @disturb) = @_;
 	my %bench = map { $_ => start_clients($_, $part) } sort keys %cluster;
 
-	sleep $time;
+	poll_until(
+		sub {
+			my $now = sections($part);
+			$_->{run}->pump_nb for values %bench;
+			return $now->{a} + $now->{b} >= $sections;
+		},
+		"$sections sections");
 	for my $disturb (@disturb, undef)
 	{
 		my $before = sections($part);
@@ -215,7 +221,7 @@ sub check_part
 	return;
 }
 
-run_part(1, soak(3, 10));
+run_part(1, soak(200, 1000));
 
 # Workers and ZooKeeper restart, in turn.
 run_part(2, 0, (

@@ -16,7 +16,7 @@ use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
-my $seconds = soak(3, 10);
+my $transactions = soak(40, 200);    # of each of 16 clients
 
 my $zk = ZooKeeper->new;
 $zk->start;
@@ -733,7 +733,7 @@ sub run_load
 		$bench->{run} = IPC::Run::start(
 			[
 				$node->installed_command('pgbench'), '-n', '-c', 8, '-j', 1,
-				'-T', $seconds, (map { ('-f', "$dir/$_") } @{ $scripts{$who} }),
+				'-t', $transactions, (map { ('-f', "$dir/$_") } @{ $scripts{$who} }),
 				$node->connstr('postgres')
 			],
 			'<', \undef, '>', \$bench->{out}, '2>', \$bench->{err});

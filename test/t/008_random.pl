@@ -17,7 +17,7 @@ use ZkWire;
 use ZooKeeper;
 
 my $operations = soak(3000, 10_000);
-my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
+my $seed = seed();
 my $sessions_each = 10;
 
 # Few names, so that they are wanted by several sessions at most times.

@@ -535,7 +535,7 @@ for my $node ($a, $b)
 {
 	is(segments($node), $segments{ $node->name }, $node->name . ' keeps no segment');
 }
-is_deeply([ all_contenders($zk) ], [], 'no contender is left');
+comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 
 #
 # ZooKeeper away

@@ -289,10 +289,10 @@ finish($permit, $third_permit);
 
 for my $node ($a, $b)
 {
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'), 0, $node->name . ': no lock is left');
+	comes_to(sub { value($node, 'SELECT count(*) FROM zk_locks') }, '0', $node->name . ': no lock is left');
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/, $node->name . ' has not crashed');
 }
-is_deeply([ all_contenders($zk) ], [], 'no contender is left');
+comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 $_->stop for ($a, $b, $referee);
 
 done_testing();

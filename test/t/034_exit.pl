@@ -20,7 +20,9 @@ my $zk = ZooKeeper->new;
 $zk->start;
 my $foreign = $zk->client(timeout => 60);
 my $proxy = ZkProxy->new;
-my $a = zk_cluster('a', $zk, 'zklock.servers' => $zk->connstr_through($proxy, 'a'));
+my $a = zk_cluster('a', $zk,
+	'zklock.servers' => $zk->connstr_through($proxy, 'a'),
+	'zklock.session_timeout' => '4s');
 
 sub temp_tables
 {

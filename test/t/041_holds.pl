@@ -198,7 +198,7 @@ sub run
 	return $result->{out};
 }
 
-my $seed = $ENV{ZKLOCK_TEST_SEED} // time;
+my $seed = seed();
 for my $round (0 .. 2)
 {
 	my @done;

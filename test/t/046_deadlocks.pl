@@ -14,6 +14,7 @@ use ZkProxy;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $zk = ZooKeeper->new;
 $zk->start;
 my $foreign = $zk->client(timeout => 60);
@@ -23,8 +24,14 @@ $proxy->count('a-0');
 
 # PostgreSQL::Test::Cluster sets cluster_name, too.
 # log_lock_waits, which is on by default from PostgreSQL 19 on, has the queue read,
-# and the owner of a lock that is retained by habit watches it.
-my %settings = ('log_lock_waits' => 'off', 'zklock.retain_time' => 0);
+# the owner of a lock that is retained by habit watches it, and who waits for long
+# looks again.
+my %settings = (
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'log_lock_waits' => 'off',
+	'zklock.session_timeout' => '10s',
+	'zklock.retain_time' => 0,
+	'zklock.look_again' => 'off');
 my $a = zk_cluster('shop_a', $zk, 'zklock.servers' => $servers, %settings);
 my $b = zk_cluster('shop_b', $zk, %settings);
 my $room = lock_dir('x') =~ s{[^/]*$}{%waits}r;
@@ -135,7 +142,7 @@ sub only_marks
 	poll_until(sub { asked($before)->{get} }, 'it to have queued');
 	$marks = marks();
 	$before = $proxy->requests('a-0');
-	poll_until(sub { (asked($before)->{check} // 0) >= 8 }, 'three seconds');
+	poll_until(sub { (asked($before)->{check} // 0) >= 4 }, 'four seconds');
 	$asked = asked($before);
 	delete @$asked{qw(check ping)};
 	only_marks($asked, $marks, 'nothing for a long wait, nor to a note');

@@ -43,16 +43,13 @@ use ZkWire;
 use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
-my $seconds = soak(3, 12);
+my $transactions = soak(500, 4000);    # of each part
 my $check = ($ENV{ZKLOCK_TEST_DEADLOCK_CHECK} // 'on') ne 'off';
-my $seed = $ENV{ZKLOCK_TEST_SEED} // (time ^ $$ << 8) & 0xFFFFFF;
+my $seed = seed();
 my %parts = map { ($_ => 1) } split //, $ENV{ZKLOCK_TEST_PARTS} // '123';
 my $timeout = ($ENV{ZKLOCK_TEST_DEADLOCK_TIMEOUT} || 10) / 1000;
 my $nclients = 24;
 my @locks = map { "l$_" } (1 .. 8);
-
-srand $seed;
-note "ZKLOCK_TEST_SEED=$seed";
 
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
 
@@ -566,12 +563,12 @@ sub look_at_notes
 	return;
 }
 
-# For so long, and until it has been seen what the part is about.
+# So many transactions, and until it has been seen what the part is about.
 sub run_part
 {
-	my ($gate, $seconds, $seen) = @_;
+	my ($gate, $transactions, $seen) = @_;
 	my $begin = now();
-	my $enough = $begin + $seconds;
+	my $enough;
 
 	%run = (
 		gate => $gate, ended => 0, cancels => 0, records => [], errors => {}, odd => [], commits => [$begin],
@@ -583,7 +580,8 @@ sub run_part
 	{
 		my $now = now();
 
-		$run{over} ||= $now > $enough
+		$enough //= $now if $run{ended} >= $transactions;
+		$run{over} ||= $enough
 		  && (!$seen || $seen->() || $now > $enough + $PostgreSQL::Test::Utils::timeout_default);
 		for my $c (grep { !$_->{wire}->busy && ($_->{wake} // 0) <= $now } @clients)
 		{
@@ -765,7 +763,7 @@ sub nothing_is_left
 
 if ($parts{1})
 {
-	run_part(1, $seconds, sub { return @{ $run{outages} } && ($run{published} || !$check); });
+	run_part(1, $transactions, sub { return @{ $run{outages} } && ($run{published} || !$check); });
 	report('with the gate');
 	is(join('; ', @{ $run{odd} }), '', 'with the gate: no unexpected error');
 	is($run{errors}{'40P01'} // 0, 0, 'with the gate: no victim')
@@ -782,7 +780,7 @@ if ($parts{1})
 # 2. Without
 #
 
-run_part(0, $seconds, sub { return $run{errors}{'40P01'} || !$check; });
+run_part(0, $transactions, sub { return $run{errors}{'40P01'} || !$check; });
 report('without');
 is(join('; ', @{ $run{odd} }), '', 'without: no unexpected error');
 my $found = judge();
@@ -885,7 +883,7 @@ if ($check && $parts{3})
 	mutate('deadlock_second_victim');
 	while (!$vain && now() < $end)
 	{
-		run_part(0, 3);
+		run_part(0, $transactions);
 		$vain = @{ judge()->{vain} };
 	}
 	cmp_ok($vain, '>', 0, 'second victims: some are in vain');
@@ -898,7 +896,7 @@ if ($parts{4})
 	$_->{wire}->vanish for @clients;
 	@clients = clients_of('a');
 	$alone = 1;
-	run_part(0, $seconds);
+	run_part(0, $transactions);
 	report('PostgreSQL alone');
 	cmp_ok($run{errors}{'40P01'} // 0, '>', 0, 'PostgreSQL alone: there were victims');
 }

@@ -76,7 +76,7 @@ sub told
 
 for my $node ($a, $b, $c)
 {
-	is_deeply(misfits($node), [ 'a|', 'b|', 'c|' ], $node->name . ' sees all three, and they fit');
+	comes_to(sub { misfits($node) }, [ 'a|', 'b|', 'c|' ], $node->name . ' sees all three, and they fit');
 	is_deeply(fleet($node, 'cluster_name, session_id', 'local'), [ $node->name . '|' . session_of($node) ],
 		'and itself');
 }
@@ -129,7 +129,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 		$b->start;
 	}
 	wait_connected($b);
-	is_deeply(misfits($b),
+	comes_to(sub { misfits($b) },
 		[
 			'a|another instance has this cluster_name',
 			'a|another instance has this cluster_name, zklock.node_format differs',
@@ -153,7 +153,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	$b->stop;
 	$b->start;
 	wait_connected($b);
-	is_deeply(misfits($b), [ 'a|', 'b|', 'c|' ], 'with a name of its own it fits');
+	comes_to(sub { misfits($b) }, [ 'a|', 'b|', 'c|' ], 'with a name of its own it fits');
 	misfits($a);
 	is(told($a, $before), 'do not fit together fit together again', 'and the log tells that it fits again');
 }
@@ -167,7 +167,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 		$c->start;
 	}
 	wait_connected($c);
-	is_deeply(misfits($a), [ '|cluster_name is empty', 'a|', 'b|' ], 'an empty name');
+	comes_to(sub { misfits($a) }, [ '|cluster_name is empty', 'a|', 'b|' ], 'an empty name');
 	$c->wait_for_log(qr/DETAIL:  Instance "" on .*: cluster_name is empty/, $offset);
 	$c->stop;
 	$c->start;
@@ -222,7 +222,7 @@ sub start_again
 	# the session of before the crash is closed first
 	crash($a);
 	start_again($a);
-	is_deeply(misfits($a), [ 'a|', 'b|', 'c|' ], 'killed and started: once');
+	comes_to(sub { misfits($a) }, [ 'a|', 'b|', 'c|' ], 'killed and started: once');
 
 	# nobody can close that of before, as the file is gone: it is no other server
 	crash($a);
@@ -286,7 +286,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$client->set($room, 'zklock fleet=mine');
 	$_->start for ($a, $b, $c);
 	wait_connected($_) for ($a, $b, $c);
-	is_deeply(misfits($a), [ 'a|', 'b|', 'c|' ], 'a wrong identity harms nobody');
+	comes_to(sub { misfits($a) }, [ 'a|', 'b|', 'c|' ], 'a wrong identity harms nobody');
 	is(value($a, 'SELECT fleet IS NULL FROM zk_sessions'), 't', 'there is none then');
 	is(value($a, "SELECT zk_try_lock('x')"), 't', 'locks can be had');
 	$client->set($room, "zklock fleet=$identity");
@@ -344,7 +344,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_sessions");
 	$b->restart;
 	wait_connected($b);
-	is_deeply(fleet($b, 'cluster_name'), [ 'a', 'b', 'c' ], 'b sees all');
+	comes_to(sub { fleet($b, 'cluster_name') }, [ 'a', 'b', 'c' ], 'b sees all');
 	is_deeply([ $client->get_acl($room) ], [ 'anyone:r', 'b:rwcda' ], 'and has closed the room');
 	is(value($a, "SELECT cluster_name IS NULL, misfits, started_at IS NULL OR session_id = '" . session_of($b)
 			  . "' FROM zk_fleet() WHERE cluster_name IS NULL"),
@@ -408,7 +408,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$acl->(\@both, 'a, which presents both, makes the room for both');
 	$c->restart;
 	wait_connected($c);
-	is_deeply(fleet($c, 'cluster_name'), [ 'a', 'b', 'c' ], 'who has the old ones joins');
+	comes_to(sub { fleet($c, 'cluster_name') }, [ 'a', 'b', 'c' ], 'who has the old ones joins');
 	$holder->quit;
 	$acl->(\@new, '... and when it has dropped the old ones, for the new ones');
 	is(value($b, 'SELECT count(*) FROM zk_fleet()'), 3, 'the others are still there');
@@ -428,7 +428,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	}
 	for my $node ($a, $b, $c)
 	{
-		is_deeply(fleet($node, 'cluster_name'), [ 'a', 'b', 'c' ], $node->name . ' sees all again');
+		comes_to(sub { fleet($node, 'cluster_name') }, [ 'a', 'b', 'c' ], $node->name . ' sees all again');
 	}
 	is(identity($_), $fleet, $_->name . ' has the same identity') for ($a, $b, $c);
 	$_->restart for ($a, $b, $c);

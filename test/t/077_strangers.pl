@@ -191,9 +191,7 @@ for my $check ('quorum', 'lease')
 # Data that nobody can read, while two instances wait for each other
 #
 
-my $seed = time ^ $$;
-srand $seed;
-note("seed $seed");
+seed();
 
 sub random_bytes { return join '', map { chr int rand 256 } 1 .. $_[0]; }
 

@@ -30,9 +30,7 @@ my $new = $ENV{ZKLOCK_TEST_INSTALL} or die "needs ZKLOCK_TEST_INSTALL\n";
 # there and back, twice
 my @instances = qw(a b c);
 my $steps = soak(4, 40) * @instances;
-my $seed = $ENV{ZKLOCK_TEST_SEED} // time % 1_000_000;
-
-note "ZKLOCK_TEST_SEED=$seed";
+my $seed = seed();
 my $chaos = Chaos->new(
 	seed => $seed, instances => \@instances, servers => 1, clients => 8, timeout => 2,
 	say => sub { note $_[0]; },

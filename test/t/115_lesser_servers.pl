@@ -23,7 +23,7 @@ $zk->start;
 my ($port) = $zk->ports;
 my $proxy = ZkProxy->new;
 my $servers = '127.0.0.1:' . $proxy->link('zookeeper', $port);
-my $a = zk_cluster('a', $zk, 'zklock.servers' => $servers);
+my $a = zk_cluster('a', $zk, 'zklock.servers' => $servers, 'zklock.session_timeout' => '4s');
 my $b = zk_cluster('b', $zk);
 wait_connected($_) for $a, $b;
 

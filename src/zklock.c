@@ -25,7 +25,7 @@
 #include "worker/worker.h"
 
 #if PG_VERSION_NUM >= 180000
-PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.1");
+PG_MODULE_MAGIC_EXT(.name = "zklock", .version = "1.0");
 #else
 PG_MODULE_MAGIC;
 #endif

@@ -50,7 +50,7 @@ is_deeply(
 	[ sort `$git ls-files` ],
 	'the distribution has all that is committed');
 ok(-s "$sources/$_", "it has $_")
-  for (qw(META.json README.md LICENSE Makefile zklock.control sql/zklock--1.1.sql src/zklock.c));
+  for (qw(META.json README.md LICENSE Makefile zklock.control sql/zklock--1.0.sql src/zklock.c));
 
 run_make('-j2', 'all');
 

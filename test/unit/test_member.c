@@ -37,7 +37,7 @@ make(const char *cluster, uint64_t system, uint64_t place)
 	word_set_text(member.cluster_name, cluster);
 	member.system = system;
 	member.place = place;
-	word_set_text(member.version, "1.1");
+	word_set_text(member.version, "1.0");
 	word_set_text(member.server, "15.18");
 	word_set_text(member.format, "mutex");
 	member.timeout = 10000;
@@ -72,7 +72,7 @@ there_and_back(void **state)
 	assert_int_equal(len, strlen(data));
 	assert_string_equal(data,
 						"zklock host=db1 port=5432 cluster=shop%20a/%C3%A4%20100%25 "
-						"system=ffffffffffffffff place=abc version=1.1 server=15.18 "
+						"system=ffffffffffffffff place=abc version=1.0 server=15.18 "
 						"format=mutex timeout=10000 standby=1 "
 						"id=0123456789abcdef");
 	parse(&again, data, (int) strlen(data));

@@ -2,7 +2,7 @@
  *
  * test_note.c
  *		Unit tests of note.c: each line of its grammar, by its name; what
- *		version 1.0 reads and writes; and any bytes at all.
+ *		a reader that knows no word reads; and any bytes at all.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -37,11 +37,11 @@ dice(uint32_t n)
 }
 
 /*
- * Version 1.0
+ * A reader that knows no word, and a writer of the first words
  */
 
 static void
-write_1_0(char *data, size_t size, const char *host, int port,
+write_plain(char *data, size_t size, const char *host, int port,
 		  const char *cluster, int pid, bool retain)
 {
 	snprintf(data, size, "postgresql host=%s port=%d cluster=%s pid=%d%s",
@@ -49,19 +49,19 @@ write_1_0(char *data, size_t size, const char *host, int port,
 }
 
 static bool
-is_of_cluster_1_0(const char *data, int len)
+is_of_cluster_plain(const char *data, int len)
 {
 	return len >= 11 && memcmp(data, "postgresql ", 11) == 0;
 }
 
 static bool
-may_be_retained_1_0(const char *data, int len)
+may_be_retained_plain(const char *data, int len)
 {
 	return len >= 11 && memcmp(data + len - 11, " retain=yes", 11) == 0;
 }
 
 static bool
-is_revocation_1_0(const char *data, int len)
+is_revocation_plain(const char *data, int len)
 {
 	return len == 10 && memcmp(data, "__REVOKE__", 10) == 0;
 }
@@ -169,7 +169,7 @@ w2_what_does_not_fit_is_left_out(void **state)
 			(void) note_write(&note, data);
 			assert_int_equal(strlen(data), more > 0 ?
 							 (retain ? 27 : 16) : NOTE_SIZE - 1 + more);
-			assert_int_equal(may_be_retained_1_0(data, (int) strlen(data)),
+			assert_int_equal(may_be_retained_plain(data, (int) strlen(data)),
 							 retain);
 		}
 
@@ -408,11 +408,11 @@ r6_others_have_forms_of_their_own(void **state)
 }
 
 /*
- * Version 1.0 and this one
+ * That one and this one
  */
 
 static void
-we_write_as_1_0_did(void **state)
+we_write_the_first_words(void **state)
 {
 	static const char *const names[] = {"", "a", "shop_a", "db1.example.com",
 		"15/main", "x-y:z", "=", "a=b", "retain=yes"
@@ -423,14 +423,14 @@ we_write_as_1_0_did(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		for (int retain = 0; retain < 2; retain++)
 		{
-			write_1_0(data, sizeof(data), names[i], 5432, names[i], 1234,
+			write_plain(data, sizeof(data), names[i], 5432, names[i], 1234,
 					  retain);
 			assert_string_equal(written(names[i], names[i], retain), data);
 		}
 }
 
 static void
-we_read_what_1_0_writes(void **state)
+we_read_the_first_words(void **state)
 {
 	Note		note;
 	char		data[NOTE_SIZE];
@@ -438,7 +438,7 @@ we_read_what_1_0_writes(void **state)
 	(void) state;
 	for (int retain = 0; retain < 2; retain++)
 	{
-		write_1_0(data, sizeof(data), "db1", 5433, "my old shop", 99, retain);
+		write_plain(data, sizeof(data), "db1", 5433, "my old shop", 99, retain);
 		parse(&note, data);
 		assert_int_equal(note.kind, NOTE_OF_INSTANCE);
 		assert_int_equal(note.words, NOTE_HOST | NOTE_PORT | NOTE_CLUSTER |
@@ -558,11 +558,11 @@ w2_there_is_room_for_all_waits(void **state)
 	/* and the rest has what it has without them */
 	note_parse(&note, data, len);
 	assert_string_equal(note.others, letters(180));
-	assert_true(may_be_retained_1_0(data, len));
+	assert_true(may_be_retained_plain(data, len));
 	len = write_with_waits(waits, 3, letters(200), data);
 	note_parse(&note, data, len);
 	assert_string_equal(note.others, "");
-	assert_true(may_be_retained_1_0(data, len));
+	assert_true(may_be_retained_plain(data, len));
 }
 
 static void
@@ -789,15 +789,15 @@ check_any_bytes(const char *data, int len)
 	char		second_written[NOTE_SIZE];
 	int			written_len;
 
-	/* readers of 1.0 and of now agree, but that the mark may be anywhere */
+	/* both readers agree, but that the mark may be anywhere */
 	note_parse(&note, data, len);
 	assert_int_equal(note.kind == NOTE_OF_INSTANCE,
-					 is_of_cluster_1_0(data, len));
+					 is_of_cluster_plain(data, len));
 	assert_int_equal(note.kind == NOTE_REVOCATION,
-					 is_revocation_1_0(data, len));
+					 is_revocation_plain(data, len));
 	assert_int_equal(note_is_of_instance(data, len),
-					 is_of_cluster_1_0(data, len));
-	if (may_be_retained_1_0(data, len))
+					 is_of_cluster_plain(data, len));
+	if (may_be_retained_plain(data, len))
 		assert_true(note_may_be_retained(data, len));
 	else if (note.kind != NOTE_OF_INSTANCE)
 		assert_false(note_may_be_retained(data, len));
@@ -807,14 +807,14 @@ check_any_bytes(const char *data, int len)
 	assert_printable(note.host);
 	assert_printable(note.cluster_name);
 
-	/* what is written is text, and a reader of 1.0 understands it */
+	/* what is written is text, and the other reader understands it */
 	written_len = note_write(&note, first_written);
 	assert_true(written_len < NOTE_SIZE);
 	assert_int_equal(strlen(first_written), written_len);
 	for (int i = 0; i < written_len; i++)
 		assert_true(first_written[i] >= ' ' && first_written[i] < 0x7F);
-	assert_true(is_of_cluster_1_0(first_written, written_len));
-	assert_int_equal(may_be_retained_1_0(first_written, written_len),
+	assert_true(is_of_cluster_plain(first_written, written_len));
+	assert_int_equal(may_be_retained_plain(first_written, written_len),
 					 (note.words & NOTE_RETAIN) != 0);
 
 	/* and if there was room for all, nothing of it is lost */
@@ -916,8 +916,8 @@ main(void)
 		cmocka_unit_test(r5_a_percent_sign_may_stand_for_itself),
 		cmocka_unit_test(bytes_are_made_printable),
 		cmocka_unit_test(r6_others_have_forms_of_their_own),
-		cmocka_unit_test(we_write_as_1_0_did),
-		cmocka_unit_test(we_read_what_1_0_writes),
+		cmocka_unit_test(we_write_the_first_words),
+		cmocka_unit_test(we_read_the_first_words),
 		cmocka_unit_test(w1_waits_are_written_behind_the_known_words),
 		cmocka_unit_test(waits_are_left_out),
 		cmocka_unit_test(w2_there_is_room_for_all_waits),

@@ -44,12 +44,9 @@
  *		The vertex of a wait begins with a slash unless the kind is session;
  *		only a permit has permits; there is at least one alternative.
  *
- * All versions from 1.0 on understand each other.  Version 1.0 takes what
- * begins with "postgresql " for an instance's note, and what ends in "
- * retain=yes" for retained; by W1 both hold.  Notes of 1.0 have the same words
- * in the same order; a space in its cluster_name makes the rest of the name an
- * unknown word.  Since retain=yes is read in any place, a later version may
- * put words behind it as soon as 1.0 is no longer in use.
+ * A reader that knows no word takes what begins with "postgresql " for an
+ * instance's note, and what ends in " retain=yes" for retained; by W1 both
+ * hold.
  *
  * The number of permits that the users of a semaphore have agreed on is not a
  * note.  It is the data of their contenders' directory, and is compared as a

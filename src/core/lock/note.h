@@ -38,7 +38,7 @@
 /*
  * Ends the note of a contender that may own the lock without using it.  If
  * another contender is behind it, its instance gives the lock up, or writes
- * that the lock is in use.  Version 1.0 reads it only at the end.
+ * that the lock is in use.
  */
 #define NOTE_RETAIN_MARK	" retain=yes"
 

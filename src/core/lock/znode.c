@@ -282,8 +282,6 @@ znode_has_uuid(const char *child, const uint8_t uuid[ZNODE_UUID_BYTES])
 /*
  * znode_is_of_instance
  *		Is this child named by an instance, this or another one?
- *
- * Version 1.0 used version 4 UUIDs, as other clients do.
  */
 bool
 znode_is_of_instance(const char *child)

@@ -1,4 +1,4 @@
-/* sql/zklock--1.1.sql */
+/* sql/zklock--1.0.sql */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION zklock" to load this file. \quit

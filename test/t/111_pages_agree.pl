@@ -1,9 +1,10 @@
 
 # Copyright (c) 2026, zklock developers
 
-# The pages agree with the code: messages, settings with their defaults, columns
-# of views and functions, and limits.  Each comparison is also made with a page
-# that has been changed, and notices it.
+# The pages agree with the code: messages with their level or SQLSTATE; settings
+# with type, default, range and context; functions, and who may call them; columns
+# of views and functions; limits.  Each comparison is also made with a page that
+# has been changed, and notices it.
 
 use strict;
 use warnings;
@@ -12,15 +13,17 @@ use Test::More;
 
 my $top = $ENV{TESTDIR} or die "needs TESTDIR\n";
 
-sub slurp
+sub slurp_path
 {
 	my ($name) = @_;
-	open(my $handle, '<', "$top/$name") or die "$name: $!\n";
+	open(my $handle, '<', $name) or die "$name: $!\n";
 	local $/;
 	return scalar <$handle>;
 }
 
-my %page = map { $_ => slurp("doc/$_.md") } qw(functions views settings messages);
+sub slurp { return slurp_path("$top/$_[0]"); }
+
+my %page = map { $_ => slurp("doc/$_.md") } qw(functions views settings messages deadlocks);
 my $sql = slurp(glob("$top/sql/zklock--*.sql") =~ s/^\Q$top\E\///r);
 my $settings_source = slurp('src/shared/settings.c');
 
@@ -42,85 +45,199 @@ sub differences
 		(map { "not in the code: $_" } grep { !$code{$_} } keys %pages));
 }
 
+# The arguments of a call, from the parenthesis that opens it on.
+sub arguments
+{
+	my ($text) = @_;
+	my ($depth, @arguments) = (0, '');
+
+	while ($text =~ /\G("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^"'])/gcs)
+	{
+		my $token = $1;
+
+		if ($token =~ /^[(\[{]$/ && ++$depth == 1)
+		{
+			next;
+		}
+		last if $token =~ /^[)\]}]$/ && --$depth == 0;
+		if ($token eq ',' && $depth == 1)
+		{
+			push @arguments, '';
+			next;
+		}
+		$arguments[-1] .= $token;
+	}
+	return map { s/^\s+|\s+$//gr } @arguments;
+}
+
+# The string that adjacent literals make.
+sub literal
+{
+	my ($text) = @_;
+
+	return join('', $text =~ /"((?:[^"\\]|\\.)*)"/g) =~ s/\\"/"/gr;
+}
+
 #
-# Messages
+# Messages: each with its level, and an error with its SQLSTATE
 #
 
-# Errors of the operating system, and what no user can cause.
-my $elsewhere = qr/%m|^out of memory|^could not generate random|^could not read file "%s": read |trigger manager$/;
+# Errors about files and memory, and what no user can cause.
+my $elsewhere = qr/file "%s".*%m$|^could not read file "%s": read |^out of memory|^could not generate random|trigger manager$/;
+
+chomp(my $include = `\${PG_CONFIG:-pg_config} --includedir-server`);
+my %sqlstate = slurp_path("$include/utils/errcodes.h") =~ /^#define (ERRCODE_\w+) MAKE_SQLSTATE\(([^)]*)\)/mg;
+s/[', ]//g for values %sqlstate;
 
 my @messages;
 for my $file (split /\n/, `cd '$top' && find src -name '*.c'`)
 {
 	my $text = slurp($file) =~ s{/\*.*?\*/}{}gsr;
 
-	while ($text =~ /\berrmsg(?:_plural)?\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)/g)
+	while ($text =~ /\bereport\b(?=\()/g)
 	{
-		my $message = join '', $1 =~ /"((?:[^"\\]|\\.)*)"/g;
+		my ($level, @parts) = arguments(substr $text, pos $text);
+		my $report = join ',', @parts;
+		my ($code) = $report =~ /\berrcode\((ERRCODE_\w+)\)/;
+		my $kind = $level =~ /(?:^| : )([A-Z]+\d?)$/ ? $1 : undef;
 
-		$message =~ s/\\"/"/g;
-		push @messages, $message =~ s{%s/%s}{%s}gr unless $message =~ $elsewhere;
+		next if ($kind // '') =~ /^DEBUG/;
+		# of the worker's errors the log has the level
+		$kind = $code && $sqlstate{$code} if ($kind // '') eq 'ERROR' && $file !~ m{^src/worker/};
+		while ($report =~ /\berrmsg(?:_plural)?\b(?=\()/g)
+		{
+			my $plural = $& =~ /plural/;
+			my @forms = arguments(substr $report, pos $report);
+
+			# what was printed into a variable ahead of that
+			@forms = substr($text, 0, pos $text) =~ /.*\b$forms[1] = psprintf\(("[^;]*?"),/s if $forms[0] eq '"%s"';
+			push @messages, map { { text => literal($_), kind => $kind } } @forms[0 .. $plural];
+		}
 	}
 }
-cmp_ok(scalar @messages, '>', 100, 'the code has messages');
+cmp_ok(scalar @messages, '>', 140, 'the code has messages');
 
-# Those that this page lacks: all of a message but its parameters.
-sub missing_messages
+# The rows of the page: level or SQLSTATE, and message.
+sub rows_of_messages
+{
+	my ($text) = @_;
+	my @rows;
+
+	while ($text =~ /^\| (?:(SQLSTATE|level) \| )?message \|.*\n\|[-|]+\n((?:\|.*\n)+)/mg)
+	{
+		my ($first, $table) = ($1, $2);
+
+		for my $row (split /\n/, $table)
+		{
+			my (undef, @cells) = split /\|/, $row;
+			my $kind = $first ? shift @cells : 'WARNING';
+
+			push @rows, [ $kind =~ /(\w+)/, $cells[0] =~ s/[`*]//gr =~ s/\]\([^)]*\)/]/gr =~ s/\s+/ /gr ];
+		}
+	}
+	return @rows;
+}
+
+# All of a message but its parameters.
+sub pattern
+{
+	my ($message) = @_;
+	my $pattern = join '.{0,60}?', map { quotemeta } split /%(?:ll|l|z)?[a-zA-Z]/, $message =~ s{%s/%s}{%s}gr, -1;
+
+	return qr/$pattern/;
+}
+
+# What the page has of PostgreSQL's own errors, as they concern locks.
+my $postgres = qr/^(?:permission denied for function|cannot execute .* in a read-only transaction|out of shared memory$|canceling statement due to|you don't own a lock|must be a superuser to terminate|or permission denied to terminate)/;
+
+sub wrong_messages
+{
+	my ($text) = @_;
+	my @rows = rows_of_messages($text);
+	my @wrong;
+
+	for my $message (grep { $_->{text} !~ $elsewhere } @messages)
+	{
+		my $pattern = pattern($message->{text});
+		my $kind = $message->{kind};
+
+		# where the level or the SQLSTATE varies, any row will do
+		push @wrong, 'not on the page: ' . ($kind // '') . " $message->{text}"
+		  unless grep { $_->[1] =~ $pattern && (!defined $kind || $_->[0] eq $kind) } @rows;
+	}
+	for my $row (@rows)
+	{
+		for my $piece (map { split /; (?:of [\w ]+: )?/ } $row->[1] =~ s/^\s+|\s+$//gr)
+		{
+			push @wrong, "not in the code: $piece"
+			  unless $piece =~ $postgres || grep { $piece =~ pattern($_->{text}) } @messages;
+		}
+	}
+	return @wrong;
+}
+
+#
+# Settings: type, default, range or values, and when they can be changed
+#
+
+my %contexts = (
+	PGC_POSTMASTER => [ 'restart', qr/^It is set at server start\.$/ ],
+	PGC_SIGHUP => [ 'reload', qr/^A reload changes it\.$/ ],
+	PGC_SUSET => [ 'superuser; also per database and role', qr/^Superusers set it, also for a role or database\.$/ ],
+	PGC_USERSET => [ qr/^any time/, qr/^Any user sets it, at any time\b/ ]);
+
+# The words of an array of enum values, those that are hidden left out.
+sub words_of_enum
+{
+	my ($array) = @_;
+	my ($values) = $settings_source =~ /\b$array\[\] = \{\n(.*?)\n\};/s;
+
+	return $values =~ /\{"(\w+)", \w+, false\}/g;
+}
+
+sub number_of_code
 {
 	my ($text) = @_;
 
-	$text =~ s/[`*]//g;
-	$text =~ s/\]\([^)]*\)/]/g;
-	$text =~ s/\s+/ /g;
-	return grep {
-		my $pattern = join '.{0,60}?', map { quotemeta } split /%(?:ll|l|z)?[a-zA-Z]/, $_, -1;
-		$text !~ /$pattern/
-	} @messages;
+	return { INT_MAX => 2147483647, ZK_RETAIN_BY_HABIT => -1 }->{$text} // $text if $text !~ m{/};
+	my ($dividend, $divisor) = map { number_of_code($_) } split m{ / }, $text;
+	return int($dividend / $divisor);
 }
-
-#
-# Settings: names, and defaults that are numbers
-#
 
 sub settings_of_code
 {
-	my %default;
+	my %settings;
 
-	while ($settings_source =~ /"(zklock\.\w+)",/g)
+	while ($settings_source =~ /\bDefineCustom(String|Int|Bool|Enum)Variable\b(?=\()/g)
 	{
-		$default{$1} //= '';
-	}
-	while ($settings_source =~ /"(zklock\.\w+)",\s*(?:"(?:[^"\\]|\\.)*"\s*)+,\s*(?:"(?:[^"\\]|\\.)*"|NULL),\s*&\w+,\s*(-?\d+),/g)
-	{
-		$default{$1} = $2;
-	}
-	return %default;
-}
+		my ($type, $name, undef, undef, undef, $default, @rest) = ($1, arguments(substr $settings_source, pos $settings_source));
+		my @names = literal($name);
+		my %setting;
 
-sub settings_of_page
-{
-	my ($text) = @_;
-	my (%default, %table);
-	my @sections = sections($text);
-
-	while ($text =~ /^\| \[(zklock\.[^\]]+)\]\(#\w[\w-]*\) \| [^|]+ \| ([^|]+) \|/mg)
-	{
-		my ($names, $value) = ($1, $2);
-
-		$table{$_} = $value for map { /^zklock/ ? $_ : "zklock.$_" } split /, /, $names;
-	}
-	while (my ($title, $section) = splice(@sections, 0, 2))
-	{
-		my ($value) = $section =~ /\A\n\*Type [^;]+; default ([^.]+)\. [^*]+\*\n/;
-
-		for my $name (split /, /, $title)
+		if ($type eq 'Int')
 		{
-			$default{$name} = $value // 'none';
-			$default{$name} = "$default{$name}, and " . ($table{$name} // 'nothing') . " in the table"
-			  if ($table{$name} // 'nothing') ne $default{$name};
+			my ($from, $to) = map { number_of_code($_) } splice @rest, 0, 2;
+
+			%setting = (type => 'integer', values => "$from to $to", default => number_of_code($default));
 		}
+		elsif ($type eq 'Enum')
+		{
+			my $array = shift @rest;
+			my ($word) = $settings_source =~ /\b$array\[\] = \{\n.*?\{"(\w+)", $default, false\}/s;
+
+			%setting = (type => 'enum', values => join(' ', words_of_enum($array)), default => $word);
+		}
+		else
+		{
+			%setting = (type => $type eq 'Bool' ? 'boolean' : 'string', values => '',
+				default => $type eq 'Bool' ? { true => 'on', false => 'off' }->{$default} : literal($default) || 'empty');
+		}
+		$setting{context} = shift @rest;
+		$setting{type} .= ', ms' if $rest[0] =~ /GUC_UNIT_MS/;
+		@names = slurp('src/shared/settings.c') =~ /\{\s*"(zklock\.(?:tls|sasl)_\w+)"/g if $name =~ /^secure/;
+		$settings{$_} = \%setting for @names;
 	}
-	return %default;
+	return %settings;
 }
 
 sub number
@@ -136,11 +253,134 @@ sub wrong_settings
 {
 	my ($text) = @_;
 	my %code = settings_of_code();
-	my %pages = settings_of_page($text);
+	my (%table, %pages, @wrong);
+	my @sections = sections($text);
 
-	return (differences([ keys %code ], [ keys %pages ]),
-		map { "$_: $code{$_}, not $pages{$_}" }
-		  grep { $code{$_} ne '' && exists $pages{$_} && $code{$_} ne number($pages{$_}) } sort keys %code);
+	while ($text =~ /^\| \[(zklock\.[^\]]+)\]\(#\w[\w-]*\) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$/mg)
+	{
+		my ($names, @cells) = ($1, $2, $3, $4);
+
+		$table{$_} = \@cells for map { /^zklock/ ? $_ : "zklock.$_" } split /, /, $names;
+	}
+	while (my ($title, $section) = splice(@sections, 0, 2))
+	{
+		$pages{$_} = $section for grep { /^zklock\./ } split /, /, $title;
+	}
+	push @wrong, differences([ keys %code ], [ keys %pages ]), differences([ keys %code ], [ keys %table ]);
+	for my $name (grep { $pages{$_} && $table{$_} } sort keys %code)
+	{
+		my $setting = $code{$name};
+		my ($type, $values, $default, $range, $context) =
+		  $pages{$name} =~ /\A\n\*Type ([\w, ]+?)(?:: ([^;]+))?; default ([^.]+?)(?:, from (`[^`]+` to `[^`]+`))?\.\s([^*]+)\*\n/;
+		my ($in_table, $in_text) = @{ $contexts{ $setting->{context} } };
+
+		if (!defined $type)
+		{
+			push @wrong, "$name: no type and default";
+			next;
+		}
+		$values = defined $range ? join(' to ', map { number($_) } $range =~ /(`[^`]+`)/g)
+		  : join(' ', ($values // '') =~ /`(\w+)`/g);
+		push @wrong, "$name: type $type, not $setting->{type}" if $type ne $setting->{type};
+		push @wrong, "$name: values $values, not $setting->{values}" if $values ne $setting->{values};
+		push @wrong, "$name: default $default, not $setting->{default}"
+		  if number($default =~ s/^empty\b.*/empty/sr) ne $setting->{default};
+		push @wrong, "$name: $context" if $context =~ s/\s+/ /gr !~ $in_text;
+		push @wrong, "$name: the table has " . join(', ', @{ $table{$name} })
+		  if $table{$name}[0] ne $type || $table{$name}[1] ne $default
+		  || (ref $in_table ? $table{$name}[2] !~ $in_table : $table{$name}[2] ne $in_table);
+	}
+	return @wrong;
+}
+
+#
+# Functions: their arguments and results, and who may call them
+#
+
+# A declaration, in one form.
+sub signature
+{
+	my ($name, $arguments, $result) = @_;
+
+	$_ = join ' ', split ' ' for grep { defined } $arguments, $result;
+	$arguments =~ s/^\( | \)$//g;
+	return "$name($arguments)" . ($result ? " returns $result" : '');
+}
+
+sub functions_of_code
+{
+	my @functions;
+
+	while ($sql =~ /^CREATE (FUNCTION|PROCEDURE) (zk_\w+)\((.*?)\)\n(?:RETURNS ([^\n]+)\n)?/msg)
+	{
+		my ($kind, $name, $arguments, $result) = ($1, $2, $3, $4);
+
+		next if $name =~ /_status$|^zk_fences_keep$|^zk_warn_not_preloaded$/;
+		my @out = $arguments =~ /\bOUT "?(\w+)"? ([^,]+?)(?:,|$)/g;
+		if (@out)
+		{
+			my @columns;
+
+			$arguments =~ s/,?\s*\bOUT .*//s;
+			push @columns, join ' ', splice @out, 0, 2 while @out;
+			$result = 'setof (' . join(', ', @columns) . ')';
+		}
+		push @functions, signature($name, $arguments, $result);
+	}
+	return @functions;
+}
+
+sub functions_of_page
+{
+	my ($text) = @_;
+	my @functions;
+
+	while ($text =~ /^((?: {4}.*\n)+)/mg)
+	{
+		my $block = join ' ', split ' ', $1;
+
+		while ($block =~ /\b(zk_\w+)\(((?:[^()]|\([^()]*\))*)\)(?: returns (setof \([^)]*\)|\w+))?/g)
+		{
+			my ($name, $arguments, $result) = ($1, $2, $3);
+
+			push @functions, signature($name, $arguments, $result) if defined $result || $block =~ /^CALL\b/;
+		}
+	}
+	return @functions;
+}
+
+# What everybody may call, by what the script revokes.
+sub public_functions
+{
+	my %revoked = map { $_ => 1 } $sql =~ /^REVOKE ALL ON FUNCTION (\w+)/mg;
+
+	return grep { !$revoked{$_} } map { /^(\w+)/ } functions_of_code();
+}
+
+# Those of them that take no lock, but end or look at what the caller has.
+my $takes_none = qr/^zk_(?:unlock|unlock_all|renew_claim|use_claim|end_claim|fencing_token)$/;
+
+sub wrong_functions
+{
+	my ($text) = @_;
+	my %sections = sections($text);
+	my $privileges = $sections{Privileges};
+	my %usable_by = reverse $privileges =~ /^\| (.*) \| (.*) \|$/mg;
+	my ($revoke) = $privileges =~ /^REVOKE EXECUTE ON ROUTINE (.*?) FROM PUBLIC;/ms;
+	my ($grant) = $privileges =~ /^GRANT  EXECUTE ON ROUTINE (.*?) TO shop;/ms;
+	my @takers = grep { !/$takes_none/ } public_functions();
+	my %granted = ('everyone, as with advisory locks' => [ public_functions() ]);
+
+	while ($sql =~ /^GRANT (?:EXECUTE|SELECT) ON (?:FUNCTION )?(zk_\w+)[^;]* TO (\w+);/mg)
+	{
+		my ($name, $role) = ($1, $2);
+
+		push @{ $granted{"members of $role"} }, $name unless $name =~ /_status$/;
+	}
+	return (differences([ functions_of_code() ], [ functions_of_page($text) ]),
+		(map { differences($granted{$_}, [ ($usable_by{$_} // '') =~ /`(zk_\w+)`/g ]) } sort keys %granted),
+		differences(\@takers, [ ($revoke // '') =~ /\w+/g ]),
+		differences(\@takers, [ ($grant // '') =~ /\w+/g ]));
 }
 
 #
@@ -181,25 +421,52 @@ sub wrong_columns
 }
 
 #
-# Limits: a constant of the code, and how the page has it
+# Limits: a constant of the code, its value, and how a page has it
 #
 
 my @limits = (
-	[ 'src/shared/questions.h', 'ZK_ANSWER_MAX_ENTRIES', 10000, 'zk_queue` shows | 10,000' ],
-	[ 'src/shared/questions.h', 'ZK_ANSWER_MAX_DATA', 1024, '1,024 bytes of `owner`' ],
-	[ 'src/worker/fleet/reader.c', 'MAX_MEMBERS', 1000, 'zk_fleet` shows | 1,000 |' ],
-	[ 'src/worker/lock/checks.c', 'MAX_REVOCABLE', 1000, 'reach | 1,000 at a time' ],
-	[ 'src/shared/deadlocks.c', 'ENTRY_BYTES', 4096, 'zk_deadlocks` | 4,096' ],
-	[ 'src/shared/session_info.h', 'ZK_MAX_PATH_BYTES', '(1024 * 1024)', '1 MB in each of 16 sessions' ]);
+	[ ZNODE_MAX_NAME => 255, functions => 'length of a name | 255 bytes as encoded' ],
+	[ ZNODE_MAX_ROOT => 119, functions => 'of a chroot | 119 bytes each' ],
+	[ ZNODE_MAX_ROOT => 119, settings => 'Up to 119 bytes of' ],
+	[ ZK_MAX_PATH_BYTES => '(1024 * 1024)', functions => '1 MB in each of 16 sessions' ],
+	[ ZK_MAX_PATH_BYTES => '(1024 * 1024)', views => 'limit of `path_bytes`, 1 MB' ],
+	[ ZK_MAX_SESSIONS => 16, functions => '1 MB in each of 16 sessions' ],
+	[ ZK_MAX_SESSIONS => 16, messages => '1 MB in each of 16 sessions' ],
+	[ ZK_MAX_ROOTS => 256, messages => '256 different values of `zklock.root`' ],
+	[ ZK_MAX_TOGETHER => 500, functions => '`zk_lock_any` | 500 |' ],
+	[ ZK_MAX_TOGETHER => 500, messages => 'more than 500 locks' ],
+	[ CLAIM_MAX_TTL_US => '(INT64_C(86400) * 1000000)', messages => 'between 1 second and 1 day' ],
+	[ ZK_ANSWER_MAX_ENTRIES => 10000, functions => 'zk_queue` shows | 10,000' ],
+	[ ZK_ANSWER_MAX_ENTRIES => 10000, messages => 'more than 10,000 contenders' ],
+	[ ZK_ANSWER_MAX_DATA => 1024, functions => '1,024 bytes of `owner`' ],
+	[ MAX_MEMBERS => 1000, functions => 'zk_fleet` shows | 1,000 |' ],
+	[ MAX_MEMBERS => 1000, messages => 'more than 1000 instances' ],
+	[ MAX_REVOCABLE => 1000, functions => 'reach | 1,000 at a time' ],
+	[ ENTRY_BYTES => 4096, functions => 'zk_deadlocks` | 4,096' ],
+	[ ZK_DEADLOCKS => 32, views => 'the latest 32 [deadlocks' ],
+	[ HISTOGRAM_BUCKETS => 32, views => 'in 32 buckets' ],
+	[ WAITS_MAX_MEMBERS => 64, functions => 'deadlock between instances | 64;' ],
+	[ WAITS_MAX_MEMBERS => 64, deadlocks => 'members of a deadlock | 64;' ],
+	[ MAX_NEW_EDGES => 1024, deadlocks => 'published already | 1,024;' ],
+	[ MAX_EDGES => 16384, deadlocks => 'publishes at a time | 16,384;' ],
+	[ MAX_EDGES_OF_HOLD => 64, deadlocks => '| 64 at a time;' ],
+	[ MAX_SEEN_OF_HOLD => 1024, deadlocks => 'past 1,024 none' ],
+	[ NOTE_MAX_WAITS => 16, deadlocks => "one lock's owner | 16 at a time" ],
+	[ MAX_QUESTIONS => 256, deadlocks => 'in a scan | 256;' ],
+	[ GRAPH_MAX_READS => 256, deadlocks => 'in a search | 256 |' ],
+	[ MAX_PASSWORD_BYTES => 1000, settings => 'up to 1000 bytes' ]);
+
+my %constants = map { /^#define\s+(\w+)\s+(.*?)\s*(?:\/\*.*)?$/ ? ($1 => $2) : () }
+  split /\n/, `cd '$top' && grep -rhE '^#define' src`;
 
 sub wrong_limits
 {
-	my ($text) = @_;
+	my (%texts) = @_;
 
 	return map {
-		my ($file, $name, $value, $words) = @$_;
+		my ($name, $value, $page, $words) = @$_;
 
-		slurp($file) =~ /#define\s+$name\s+\Q$value\E\s/ && index($text, $words) >= 0 ? () : $name
+		($constants{$name} // '') eq $value && index($texts{$page}, $words) >= 0 ? () : "$page: $words"
 	} @limits;
 }
 
@@ -208,10 +475,11 @@ sub wrong_limits
 #
 
 for my $comparison (
-	[ 'messages has all messages of the code', missing_messages($page{messages}) ],
+	[ 'messages has all messages of the code', wrong_messages($page{messages}) ],
 	[ 'settings has all settings, with their defaults', wrong_settings($page{settings}) ],
 	[ 'functions and views have all columns', wrong_columns(@page{qw(functions views)}) ],
-	[ 'functions has the limits', wrong_limits($page{functions}) ])
+	[ 'functions has all functions, and who may call them', wrong_functions($page{functions}) ],
+	[ 'the pages have the limits', wrong_limits(%page) ])
 {
 	my ($name, @offences) = @$comparison;
 
@@ -219,18 +487,33 @@ for my $comparison (
 }
 
 for my $change (
-	[ 'a message', sub { missing_messages($page{messages} =~ s/cannot PREPARE a transaction/cannot prepare/gr) } ],
+	[ 'a message that the page lacks', sub { wrong_messages($page{messages} =~ s/^.*cannot PREPARE a transaction.*\n//mgr) } ],
+	[ 'a message that the code lacks', sub { wrong_messages($page{messages} =~ s/^(\| 54000.* \|) cannot take/$1 it is full; cannot take/mr) } ],
+	[ 'an SQLSTATE', sub { wrong_messages($page{messages} =~ s/^\| 54000/| 53200/mr) } ],
+	[ 'the level of a log message', sub { wrong_messages($page{messages} =~ s/^\| LOG (?=.*lost the lock)/| WARNING /mr) } ],
 	[ 'a setting that the page lacks', sub { wrong_settings($page{settings} =~ s/^## zklock\.max_claims$/## Claims/mr) } ],
 	[ 'a setting that the code lacks', sub { wrong_settings("$page{settings}\n## zklock.new\n\ntext\n") } ],
 	[ 'a default', sub { wrong_settings($page{settings} =~ s/`8192`/`4096`/gr) } ],
 	[ 'a default in one place', sub { wrong_settings($page{settings} =~ s/`8192`/`4096`/r) } ],
+	[ 'a type', sub { wrong_settings($page{settings} =~ s/integer, ms/integer, s/r) } ],
+	[ 'a range', sub { wrong_settings($page{settings} =~ s/`2s` to/`1s` to/r) } ],
+	[ 'a value of an enum', sub { wrong_settings($page{settings} =~ s/, `quorum` or `off`;/ or `off`;/r) } ],
+	[ 'when a setting can be changed', sub { wrong_settings($page{settings} =~ s/It is set at server start/A reload changes it/r) } ],
+	[ 'the same in the table', sub { wrong_settings($page{settings} =~ s/ \| restart \|$/ | reload |/mr) } ],
+	[ 'a function that the page lacks', sub { wrong_functions($page{functions} =~ s/^ {4}zk_end_claim.*//mr) } ],
+	[ 'an argument', sub { wrong_functions($page{functions} =~ s/ttl interval DEFAULT NULL/ttl interval/r) } ],
+	[ 'who may call a function', sub { wrong_functions($page{functions} =~ s/`zk_use_claim`, (?=.*everyone)//r) } ],
+	[ 'a function in the list to revoke', sub { wrong_functions($page{functions} =~ s/zk_claim, zk_try_claim FROM/zk_claim FROM/r) } ],
 	[ 'a column of a view', sub { wrong_columns($page{functions}, $page{views} =~ s/^\| `granted` /| `held` /mr) } ],
 	[ 'a column of a function', sub { wrong_columns($page{functions} =~ s/^\| `queued_at` /| `since` /mr, $page{views}) } ],
-	[ 'a limit', sub { wrong_limits($page{functions} =~ s/4,096/8,192/gr) } ])
+	[ 'a limit', sub { wrong_limits(%page, functions => $page{functions} =~ s/4,096/8,192/gr) } ])
 {
 	my ($name, $found) = @$change;
 
-	cmp_ok(scalar(my @offences = $found->()), '>', 0, "$name is noticed");
+	my @offences = $found->();
+
+	note(@offences);
+	cmp_ok(scalar @offences, '>', 0, "$name is noticed");
 }
 
 done_testing();

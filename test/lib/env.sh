@@ -79,8 +79,9 @@ ZK_TAP_PACKAGES="git perl codespell libipc-run-perl python3-kazoo bzip2 \
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 # zk_need_packages PKG...: install those that are missing, from Debian.
-# Installing a PostgreSQL server must leave no instance "main" behind, and no
-# service running, so postgresql-common and dpkg are told so while it happens.
+# A PostgreSQL server is unpacked, with what it depends on: its installation would
+# make an instance "main", and is left to the administrator.  No service must
+# run, so dpkg is told so while it happens.
 zk_need_packages()
 {
 	local pkg missing=()
@@ -88,7 +89,10 @@ zk_need_packages()
 	for pkg; do
 		case $(dpkg-query -W -f '${db:Status-Status}' "$pkg" 2>/dev/null) in
 			installed) ;;
-			*) missing+=("$pkg") ;;
+			*)
+				[ -x "/usr/lib/postgresql/${pkg#postgresql-}/bin/postgres" ] ||
+					missing+=("$pkg")
+				;;
 		esac
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
@@ -98,39 +102,48 @@ zk_need_packages()
 		export DEBIAN_FRONTEND=noninteractive
 		# the JRE's own installation would leave /tmp/hsperfdata_root behind
 		export JAVA_TOOL_OPTIONS=-XX:-UsePerfData
-		dir=/etc/postgresql-common/createcluster.d
-		log=$(mktemp)
+		dir=$(mktemp -d)
 		policy=/usr/sbin/policy-rc.d
 		ours=
-		cleanup()
-		{
-			rm -f "$log" $dir/zklock.conf ${ours:+"$policy"}
-			rmdir -p $dir 2>/dev/null || true
-		}
-		trap cleanup EXIT
+		trap 'rm -rf "$dir" ${ours:+"$policy"}' EXIT
 		trap 'exit 1' INT TERM HUP
 
-		mkdir -p $dir
-		echo 'create_main_cluster = false' >$dir/zklock.conf
 		if [ ! -e $policy ]; then
 			ours=yes
 			printf '#!/bin/sh\nexit 101\n' >$policy
 			chmod 755 $policy
 		fi
-		# Lists that are missing or old are fetched, and only then.
 		get()
 		{
 			timeout -k 20 1200 apt-get -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=5 \
 				-o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 \
-				"$@" >>"$log" 2>&1 </dev/null
+				"$@" >>"$dir/log" 2>&1 </dev/null
 		}
-		install() { get install --no-install-recommends "$@"; }
+		install()
+		{
+			local pkg packages=() servers=()
+
+			for pkg; do
+				case $pkg in
+					postgresql-[0-9]*) servers+=("$pkg") ;;
+					*) packages+=("$pkg") ;;
+				esac
+			done
+			get install --no-install-recommends ${packages[@]+"${packages[@]}"} || return
+			for pkg in ${servers[@]+"${servers[@]}"}; do
+				(cd "$dir" && get download "$pkg") &&
+					get satisfy --no-install-recommends "$(dpkg-deb -f "$dir/$pkg"_*.deb Depends)" &&
+					dpkg-deb --fsys-tarfile "$dir/$pkg"_*.deb | tar -C / --keep-directory-symlink \
+						-xf - ./usr/lib/postgresql ./usr/share/postgresql || return
+			done
+		}
+		# Lists that are missing or old are fetched, and only then.
 		for try in 1 2 3; do
 			! install "$@" || exit 0
 			sleep $(((try - 1) * 10))
 			get update || continue
 		done
-		install "$@" || { tail -n 30 "$log" >&2; echo "zklock: apt-get failed" >&2; exit 1; }
+		install "$@" || { tail -n 30 "$dir/log" >&2; echo "zklock: apt-get failed" >&2; exit 1; }
 	EOF
 }
 

@@ -34,6 +34,7 @@
 
 #include "common/hashfn.h"
 #include "common/string.h"
+#include "core/siphash.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/compat.h"
@@ -55,6 +56,7 @@ typedef char Root[ZNODE_MAX_ROOT + 1];
 /* in shared memory; apart: one is read often, the other changed */
 static Root *roots = NULL;		/* "": never used */
 static pg_atomic_uint32 *uses = NULL;
+static SipKey *secret = NULL;	/* of the tags; does not change */
 static LWLock *roots_lock = NULL;
 
 /* the number of the root that this process pins, or -1 */
@@ -76,6 +78,7 @@ keys_request_shmem(void)
 {
 	RequestAddinShmemSpace(mul_size(roots_max(), sizeof(Root)));
 	RequestAddinShmemSpace(mul_size(roots_max(), sizeof(pg_atomic_uint32)));
+	RequestAddinShmemSpace(sizeof(SipKey));
 	RequestNamedLWLockTranche(ROOTS_TRANCHE, 1);
 }
 
@@ -98,6 +101,11 @@ keys_startup_shmem(void)
 	if (!found)
 		for (int i = 0; i < roots_max(); i++)
 			pg_atomic_init_u32(&uses[i], 0);
+	secret = ShmemInitStruct("zklock secret", sizeof(SipKey), &found);
+	if (!found && !pg_strong_random(secret, sizeof(SipKey)))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random numbers")));
 	roots_lock = &GetNamedLWLockTranche(ROOTS_TRANCHE)->lock;
 }
 
@@ -380,18 +388,25 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
  *		The tag of the heavyweight lock of a hold or slot.
  *
  * All slots of a lock have the same tag, in all databases; a permit is one
- * backend's own, so no other has its tag.  "path" is that of key_path().  Two
- * locks that share a tag wait for each other, and nothing worse.
+ * backend's own, so no other has its tag.  "path" is that of key_path().
+ *
+ * pg_locks shows tags to all roles, and who holds a tag keeps everybody else
+ * from it.  So nobody may be able to compute the tag of a path, or to choose
+ * names by their tags: the hash has a key, which this postmaster has made.
+ * Two locks that share a tag by chance wait for each other, and nothing worse.
  */
 void
 key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 {
-	uint64		seed = key->mode == ZK_KEY_PERMIT ? key->for_whom + 1 : 0;
-	uint64		hash = hash_bytes_extended((const unsigned char *) path,
-										   strlen(path), seed);
+	SipKey		of_tag = *secret;
+	uint64		hash;
+
+	if (key->mode == ZK_KEY_PERMIT)
+		of_tag.half[0] ^= (uint64) key->for_whom + 1;
+	hash = siphash(&of_tag, path, strlen(path));
 
 	memset(tag, 0, sizeof(*tag));
-	tag->locktag_field1 = 0;
+	tag->locktag_field1 = key->root;
 	tag->locktag_field2 = (uint32) (hash >> 32);
 	tag->locktag_field3 = (uint32) hash;
 	tag->locktag_field4 = ZK_LOCKTAG_MAGIC;

@@ -10,9 +10,10 @@
 --   zk_lock(k), "_shared" becomes shared => true, and without "xact" it is
 --   session => true.  zk_unlock() needs no "_shared", as a lock that is held
 --   has one mode.  So column headings differ.
--- * In pg_locks our locktype is userlock, a lock is of no database, classid and
---   objid are a hash of the name, and objsubid is 23115 for every lock.  The
---   queries show the name instead of the hash, which zk_locks tells.
+-- * In pg_locks our locktype is userlock, a lock is of no database (that column
+--   has the number of the root), classid and objid are a hash of the name, and
+--   objsubid is 23115 for every lock.  The queries show the name instead of the
+--   hash, which zk_locks tells.
 -- * zk_unlock() undoes holds of the transaction too, if it has changed nothing:
 --   four times t, where PostgreSQL says f with a WARNING.  The locks are taken
 --   again, for the next question to have a point.
@@ -27,7 +28,7 @@ SELECT
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 
@@ -62,7 +63,7 @@ SELECT
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 SELECT
@@ -73,7 +74,7 @@ ROLLBACK;
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 
@@ -96,7 +97,7 @@ SELECT
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 SELECT
@@ -107,7 +108,7 @@ ROLLBACK;
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 
@@ -129,7 +130,7 @@ SELECT
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 COMMIT;
@@ -146,7 +147,7 @@ SELECT
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 SELECT
@@ -167,7 +168,7 @@ SELECT
 
 SELECT locktype, z.name, objsubid, l.mode, l.granted
 	FROM pg_locks l LEFT JOIN zk_locks z USING (pid, classid, objid, objsubid)
-	WHERE locktype = 'userlock' AND objsubid = 23115 AND database = 0
+	WHERE locktype = 'userlock' AND objsubid = 23115
 	ORDER BY z.name COLLATE "C";
 
 SELECT zk_unlock_all();

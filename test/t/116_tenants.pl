@@ -1,0 +1,101 @@
+# Copyright (c) 2026, zklock developers
+
+# What a role that may do no more than take locks can do to the roles of other
+# databases and roots of its instance, and cannot: doc/security.md, "What an
+# attacker can do", names the scenes.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my $a = zk_cluster(
+	'a', $zk,
+	'zklock.session_timeout' => '20s');
+
+value($a, <<'SQL');
+CREATE DATABASE one;
+CREATE DATABASE two;
+CREATE ROLE tenant1 LOGIN;
+CREATE ROLE tenant2 LOGIN;
+ALTER ROLE tenant1 SET zklock.root = '/zklock-tenant1';
+ALTER ROLE tenant2 SET zklock.root = '/zklock-tenant2';
+REVOKE CONNECT ON DATABASE one FROM PUBLIC;
+GRANT CONNECT ON DATABASE one TO tenant1;
+SQL
+value($a, 'CREATE EXTENSION zklock', $_) for qw(one two);
+
+my $tenant1 = ZkSession->new($a, 'one', 'tenant1');
+my $tenant2 = ZkSession->new($a, 'two', 'tenant2');
+
+#
+# Names that are chosen for the tag of another tenant's lock
+#
+
+# Below tenant2's root these names have the same hash as /zklock-tenant1/pay%2Fout
+# by PostgreSQL's own function, which has no key.
+my @chosen = qw(name-aa-c67Npx7T1bxf name-aa-nWO5+JXgpeid name-aa-k@~WMf2DTz~3);
+
+is( value(
+		$a,
+		"SELECT count(DISTINCT hashtextextended(path, 0)) FROM unnest('{/zklock-tenant1/pay%2Fout,"
+		  . join(',', map { "/zklock-tenant2/$_" } @chosen)
+		  . "}'::text[]) path"),
+	1,
+	'names can be chosen for a hash that has no key');
+$tenant2->run_ok("SELECT zk_lock('$_', session => true)", "tenant2 takes $_") for @chosen;
+is($tenant1->run("SELECT zk_try_lock('pay/out')")->{out}, 't', 'chosen names: tenant1 gets its lock');
+$tenant2->run_ok('SELECT zk_unlock_all()');
+
+#
+# What pg_locks shows
+#
+
+# The tags of a session's locks, as any role sees them.
+sub tags
+{
+	my ($of) = @_;
+
+	return $tenant2->run_ok("SELECT objsubid, classid, objid FROM pg_locks"
+		  . ' WHERE locktype = \'userlock\' AND pid = ' . $of->pid . ' ORDER BY 2, 3');
+}
+
+sub tag_of
+{
+	my ($name) = @_;
+
+	$tenant1->run_ok("BEGIN; SELECT zk_lock('$name')");
+	my $tags = tags($tenant1);
+	is(value($a, 'SELECT objsubid, classid, objid FROM zk_locks WHERE pid = ' . $tenant1->pid),
+		$tags, "pg_locks: zk_locks has the same key for $name");
+	$tenant1->run_ok('COMMIT');
+	return $tags;
+}
+
+my %tag = map { $_ => tag_of($_) } qw(pay/out stock/17);
+isnt($tag{'pay/out'}, $tag{'stock/17'}, 'pg_locks: each name has a tag');
+is(tag_of('pay/out'), $tag{'pay/out'}, 'pg_locks: ... which stays');
+is( $tenant2->run_ok(
+		'SELECT count(*) FROM unnest(\'{/zklock-tenant1/pay%2Fout,/zklock-tenant1/pay/out,pay%2Fout,pay/out}\'::text[]) path,'
+		  . ' hashtextextended(path, 0) hash, format(\'23115|%s|%s\', (hash >> 32) & 4294967295, hash & 4294967295) tag'
+		  . " WHERE tag = '$tag{'pay/out'}'"),
+	0,
+	'pg_locks: a guessed name is not found there');
+
+$_->quit for ($tenant1, $tenant2);
+$a->restart;
+wait_connected($a);
+$tenant1 = ZkSession->new($a, 'one', 'tenant1');
+$tenant2 = ZkSession->new($a, 'two', 'tenant2');
+isnt(tag_of('pay/out'), $tag{'pay/out'}, 'pg_locks: after a restart the tag is another one');
+
+$_->quit for ($tenant1, $tenant2);
+$a->stop;
+done_testing();

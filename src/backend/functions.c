@@ -37,9 +37,12 @@
 #include "shared/slots.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -354,17 +357,58 @@ acquire_or_fail(const ZkRequest *request)
 	return true;
 }
 
+#define BOTH_FORMS(FUNCTION) \
+	{F_PG_##FUNCTION##_INT8, F_PG_##FUNCTION##_INT4_INT4}
+
+/* PostgreSQL's functions: by try, session, shared, and two integers. */
+static const Oid advisory_lock_functions[2][2][2][2] = {
+	{
+		{BOTH_FORMS(ADVISORY_XACT_LOCK), BOTH_FORMS(ADVISORY_XACT_LOCK_SHARED)},
+		{BOTH_FORMS(ADVISORY_LOCK), BOTH_FORMS(ADVISORY_LOCK_SHARED)}
+	},
+	{
+		{BOTH_FORMS(TRY_ADVISORY_XACT_LOCK), BOTH_FORMS(TRY_ADVISORY_XACT_LOCK_SHARED)},
+		{BOTH_FORMS(TRY_ADVISORY_LOCK), BOTH_FORMS(TRY_ADVISORY_LOCK_SHARED)}
+	}
+};
+
+/*
+ * Fail (42501) if a name stands for an advisory lock of PostgreSQL that the
+ * role may not take from PostgreSQL in this way.
+ */
+static void
+check_advisory(const ZkRequest *request)
+{
+	bool		shared = request->kind == ZNODE_READER;
+
+	for (int i = 0; i < request->nkeys; i++)
+	{
+		LOCKTAG		tag;
+		Oid			function;
+		AclResult	allowed;
+
+		if (!key_advisory_tag(&request->keys[i], &tag))
+			continue;
+		function = advisory_lock_functions[request->try][request->session]
+			[shared][tag.locktag_field4 == 2];
+		allowed = ZkCheckExecute(function, GetUserId());
+		if (allowed != ACLCHECK_OK)
+			aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(function));
+	}
+}
+
 /* The request of zk_lock() and the like; the lock goes to *lock. */
 static ZkRequest
-get_lock(FunctionCallInfo fcinfo, ZkLockName *lock)
+get_lock(FunctionCallInfo fcinfo, ZkLockName *lock, bool try)
 {
-	ZkRequest	request = {.keys = &lock->key,.nkeys = 1};
+	ZkRequest	request = {.keys = &lock->key,.nkeys = 1,.try = try};
 
 	get_lock_name(fcinfo, lock);
 	request.name = lock->name;
 	request.timeout = get_timeout(fcinfo, 1);
 	request.kind = kind_of_lock(get_choice(fcinfo, 2));
 	request.session = get_choice(fcinfo, 3);
+	check_advisory(&request);
 	return request;
 }
 
@@ -376,13 +420,14 @@ get_lock(FunctionCallInfo fcinfo, ZkLockName *lock)
  * lock_timeout.
  *
  * Errors: 22004 NULL name, mode or scope; 22023 empty or overlong name,
- * negative timeout; 55000 not preloaded; and those of acquire_or_fail().
+ * negative timeout; 55000 not preloaded; 42501 an advisory lock that the role
+ * may not take; and those of acquire_or_fail().
  */
 Datum
 zk_lock(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
-	ZkRequest	request = get_lock(fcinfo, &lock);
+	ZkRequest	request = get_lock(fcinfo, &lock, false);
 
 	(void) acquire_or_fail(&request);
 	PG_RETURN_VOID();
@@ -398,9 +443,8 @@ Datum
 zk_try_lock(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
-	ZkRequest	request = get_lock(fcinfo, &lock);
+	ZkRequest	request = get_lock(fcinfo, &lock, true);
 
-	request.try = true;
 	PG_RETURN_BOOL(acquire_or_fail(&request));
 }
 
@@ -414,7 +458,7 @@ Datum
 zk_wait_lock(PG_FUNCTION_ARGS)
 {
 	ZkLockName	lock;
-	ZkRequest	request = get_lock(fcinfo, &lock);
+	ZkRequest	request = get_lock(fcinfo, &lock, false);
 
 	snapshot_release(fcinfo, &request);
 	(void) acquire_or_fail(&request);
@@ -476,7 +520,8 @@ get_keys(ArrayType *names, ZkRequest *request)
  * the names in argument 0 stand for.
  *
  * Errors: 22004 NULL array or element; 54000 more than ZK_MAX_TOGETHER names;
- * and those of zk_lock_name().
+ * 42501 an advisory lock that the role may not take; and those of
+ * zk_lock_name().
  */
 static ZkKey *
 get_locks(FunctionCallInfo fcinfo, ZkRequest *request)
@@ -492,6 +537,7 @@ get_locks(FunctionCallInfo fcinfo, ZkRequest *request)
 	request->kind = kind_of_lock(get_choice(fcinfo, 2));
 	request->session = get_choice(fcinfo, 3);
 	request->keys = keys = get_keys(PG_GETARG_ARRAYTYPE_P(0), request);
+	check_advisory(request);
 	return keys;
 }
 

@@ -96,6 +96,64 @@ $tenant1 = ZkSession->new($a, 'one', 'tenant1');
 $tenant2 = ZkSession->new($a, 'two', 'tenant2');
 isnt(tag_of('pay/out'), $tag{'pay/out'}, 'pg_locks: after a restart the tag is another one');
 
+#
+# Advisory locks by name, of a role that may not take them
+#
+
+my %function = (
+	'zk_lock(NAME)' => 'pg_advisory_xact_lock(KEY)',
+	'zk_lock(NAME, session => true)' => 'pg_advisory_lock(KEY)',
+	'zk_lock(NAME, shared => true)' => 'pg_advisory_xact_lock_shared(KEY)',
+	'zk_lock(NAME, shared => true, session => true)' => 'pg_advisory_lock_shared(KEY)',
+	'zk_try_lock(NAME)' => 'pg_try_advisory_xact_lock(KEY)',
+	'zk_try_lock(NAME, session => true)' => 'pg_try_advisory_lock(KEY)',
+	'zk_try_lock(NAME, shared => true)' => 'pg_try_advisory_xact_lock_shared(KEY)',
+	'zk_try_lock(NAME, shared => true, session => true)' => 'pg_try_advisory_lock_shared(KEY)',
+	'zk_lock_all(ARRAY[\'x\', NAME])' => 'pg_advisory_xact_lock(KEY)',
+	'zk_lock_any(ARRAY[\'x\', NAME])' => 'pg_advisory_xact_lock(KEY)',
+	'zk_try_lock_any(ARRAY[\'x\', NAME])' => 'pg_try_advisory_xact_lock(KEY)',
+	'zk_wait_lock(NAME, session => true)' => 'pg_advisory_lock(KEY)',
+	'zk_wait_lock_all(ARRAY[\'x\', NAME], session => true)' => 'pg_advisory_lock(KEY)');
+
+my @keys = ([ '4711', 'bigint' ], [ '47,11', 'integer, integer' ]);
+my $all = join ', ',
+  map { my $f = $_; map { $f =~ s/KEY/$_->[1]/r } @keys } sort keys %{ { map { $_ => 1 } values %function } };
+
+value($a, "REVOKE EXECUTE ON FUNCTION $all FROM PUBLIC", 'two');
+for my $root ('/zklock-tenant2', '/zklock')
+{
+	value($a, "ALTER ROLE tenant2 SET zklock.root = '$root'");
+	$tenant2->quit;
+	$tenant2 = ZkSession->new($a, 'two', 'tenant2');
+	for my $key (@keys)
+	{
+		for my $call (sort keys %function)
+		{
+			my $verb = $call =~ /wait/ ? 'CALL' : 'SELECT';
+			my $statement = "$verb " . ($call =~ s{NAME}{'advisory/two/$key->[0]'}r);
+			my $function = $function{$call};
+			my ($name) = $function =~ /^(\w+)/;
+
+			error_is(
+				$tenant2->run($statement),
+				{ sqlstate => '42501', message => "permission denied for function $name" },
+				"advisory: below $root, $statement is refused");
+
+			# exactly that privilege is asked
+			my $privilege = 'EXECUTE ON FUNCTION ' . ($function =~ s/KEY/$key->[1]/r);
+			value($a, "GRANT $privilege TO tenant2", 'two');
+			$tenant2->run_ok($statement, "... not with $privilege");
+			$tenant2->run_ok('SELECT zk_unlock_all()');
+			value($a, "REVOKE $privilege FROM tenant2", 'two');
+		}
+	}
+}
+is($tenant2->run("SELECT zk_try_lock('advisory/one/4711')")->{out}, 't',
+	"advisory: the name of another database's lock is a name like any other");
+is($tenant2->run("SELECT zk_try_lock('advisory/two/a')")->{out}, 't', 'advisory: so is one that has no key');
+is(value($a, 'SELECT pg_try_advisory_lock(4711)', 'two'), 't', 'advisory: who may take the lock gets it');
+value($a, 'ALTER ROLE tenant2 SET zklock.root = \'/zklock-tenant2\'');
+
 $_->quit for ($tenant1, $tenant2);
 $a->stop;
 done_testing();

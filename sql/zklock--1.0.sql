@@ -332,7 +332,8 @@ CREATE FUNCTION zk_claim_status(OUT name text,
                                 OUT expires_at timestamptz,
                                 OUT users integer,
                                 OUT path text,
-                                OUT fencing_token bigint)
+                                OUT fencing_token bigint,
+                                OUT role regrole)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_claim_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
@@ -361,10 +362,12 @@ COMMENT ON COLUMN zk_claims.path IS
 'lock directory in ZooKeeper';
 COMMENT ON COLUMN zk_claims.fencing_token IS
 'fencing token of the lock, which is not the token of the claim; NULL while it is not known';
+COMMENT ON COLUMN zk_claims.role IS
+'role that the session that took the lock had logged in as';
 
 REVOKE ALL ON FUNCTION zk_claim_status() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_claim_status() TO pg_monitor;
-GRANT SELECT ON zk_claims TO pg_monitor;
+GRANT EXECUTE ON FUNCTION zk_claim_status() TO pg_monitor, pg_signal_backend;
+GRANT SELECT ON zk_claims TO pg_monitor, pg_signal_backend;
 
 CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT state_change timestamptz,
@@ -741,6 +744,17 @@ COMMENT ON FUNCTION zk_terminate_holders(text) IS
 
 REVOKE ALL ON FUNCTION zk_terminate_holders(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_terminate_holders(text) TO pg_signal_backend;
+
+CREATE FUNCTION zk_terminate_claims(role regrole)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_terminate_claims'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION zk_terminate_claims(regrole) IS
+'end the claims of this instance that a role has';
+
+REVOKE ALL ON FUNCTION zk_terminate_claims(regrole) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_terminate_claims(regrole) TO pg_signal_backend;
 
 -- With zklock.advisory_locks on, calls of PostgreSQL's advisory lock functions
 -- become calls of these.  They are in the schema of those, with their

@@ -31,6 +31,8 @@
 #include "shared/settings.h"
 #include "shared/stats.h"
 #include "shared/take.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -40,9 +42,10 @@ PG_FUNCTION_INFO_V1(zk_try_claim);
 PG_FUNCTION_INFO_V1(zk_renew_claim);
 PG_FUNCTION_INFO_V1(zk_use_claim);
 PG_FUNCTION_INFO_V1(zk_end_claim);
+PG_FUNCTION_INFO_V1(zk_terminate_claims);
 PG_FUNCTION_INFO_V1(zk_claim_status);
 
-#define CLAIM_STATUS_COLUMNS	8
+#define CLAIM_STATUS_COLUMNS	9
 
 /* How long to wait for the name of the instance that has given a token, in ms. */
 #define INSTANCE_QUESTION_MS	1000
@@ -84,9 +87,30 @@ check_claimable(const ZkLockName *lock)
 						lock->name)));
 }
 
-static void
-report_no_room(void)
+/*
+ * How many claims the role that has logged in may have.  A superuser may have
+ * all.
+ */
+static int
+most_of_role(void)
 {
+	if (superuser_arg(MyProc->roleId))
+		return zklock_max_claims;
+	return zklock_max_claims_per_role < 0 ? (zklock_max_claims + 9) / 10 :
+		zklock_max_claims_per_role;
+}
+
+/* Either the server has no more claims, or the role has "most". */
+static void
+report_no_room(int most)
+{
+	if (claims_have_room())
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of claims"),
+				 errdetail("All %d claims of role \"%s\" are in use.",
+						   most, GetUserNameFromId(MyProc->roleId, false)),
+				 errhint("You might need to increase \"zklock.max_claims_per_role\".")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
 			 errmsg("out of claims"),
@@ -106,6 +130,7 @@ claim_lock(FunctionCallInfo fcinfo, bool try)
 	char		string[CLAIM_TOKEN_SIZE];
 	int64		ttl_us;
 	int			number;
+	int			most = most_of_role();
 
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
 	zk_check_fleet(fcinfo->flinfo->fn_oid);
@@ -118,8 +143,9 @@ claim_lock(FunctionCallInfo fcinfo, bool try)
 	request.timeout = get_timeout(fcinfo, 2);
 	request.kind = kind_of_lock(false);
 	check_claimable(&lock);
-	if (!claims_have_room())
-		report_no_room();
+	if (!claims_have_room() ||
+		(most < zklock_max_claims && claims_of_role(MyProc->roleId) >= most))
+		report_no_room(most);
 	strlcpy(token.instance, claims_instance(), sizeof(token.instance));
 	if (!pg_strong_random(token.secret, sizeof(token.secret)))
 		ereport(ERROR,
@@ -128,9 +154,9 @@ claim_lock(FunctionCallInfo fcinfo, bool try)
 
 	if (!acquire_or_fail(&request))
 		PG_RETURN_NULL();
-	number = claim_reserve(&token, ttl_us);
+	number = claim_reserve(&token, ttl_us, MyProc->roleId, most);
 	if (number < 0)
-		report_no_room();
+		report_no_room(most);
 	hold_push_of_claim(hold_find(&lock.key), number);
 	claim_write_token(&token, string);
 	PG_RETURN_TEXT_P(cstring_to_text(string));
@@ -378,6 +404,37 @@ zk_end_claim(PG_FUNCTION_ARGS)
 }
 
 /*
+ * zk_terminate_claims(role regrole) returns integer
+ *
+ * End the claims of this server that sessions of a role have begun, whatever
+ * transactions use them; those are not ended, and keep the lock until then.
+ * Returns how many.
+ *
+ * Errors: 42501 if the role is a superuser, and the caller's is not.
+ */
+Datum
+zk_terminate_claims(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	char	   *name = GetUserNameFromId(role, true);
+	int			count;
+
+	zk_check_preloaded();
+	if (superuser_arg(role) && !superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be a superuser to end claims of a superuser")));
+	count = claims_end_of_role(role);
+	if (count > 0)
+		ereport(LOG,
+				(errmsg("role \"%s\" ends the claims of role \"%s\"",
+						GetUserNameFromId(GetUserId(), false),
+						name ? name : "?"),
+				 errdetail("Claims: %d.", count)));
+	PG_RETURN_INT32(count);
+}
+
+/*
  * zk_claim_status() returns setof record
  *
  * The claims of this instance; behind the view zk_claims.
@@ -409,6 +466,7 @@ zk_claim_status(PG_FUNCTION_ARGS)
 		values[n++] = CStringGetTextDatum(rows[i].path);
 		nulls[n] = rows[i].fencing_token == 0;
 		values[n++] = Int64GetDatum(rows[i].fencing_token);
+		values[n++] = ObjectIdGetDatum(rows[i].role);
 		Assert(n == CLAIM_STATUS_COLUMNS);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}

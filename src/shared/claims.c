@@ -38,7 +38,7 @@
  *
  * Locking protocol.  The entries are found by their secrets, in a hash table of
  * chains.  LWLock "lock" guards the chains, the free list, and "state", "next",
- * "secret" and "procno" of the entries; it is taken inside partition locks.
+ * "secret", "procno" and "role" of the entries; it is taken inside partition locks.
  * The other fields are guarded by the partition lock of the slot, while the
  * entry is LIVE; before that by "lock".  An entry becomes LIVE, and ends, with
  * both exclusively.  So who holds the partition lock of the slot of "proc", and
@@ -91,6 +91,7 @@ typedef struct ClaimEntry
 	EntryState	state;
 	int			next;			/* of the chain or the free list, or -1 */
 	int			procno;			/* RESERVED: of the backend's PGPROC */
+	Oid			role;			/* that the backend had logged in as */
 	uint8		secret[CLAIM_SECRET_BYTES];
 	ZkProcLock *proc;			/* LIVE: the claim's hold; else NULL */
 	int64		ttl_us;
@@ -279,20 +280,49 @@ free_entry(ClaimEntry *entry)
 	pg_atomic_fetch_sub_u32(&claims->nused, 1);
 }
 
+/* The number of entries that a role has; "lock" is held. */
+static int
+count_of_role(Oid role)
+{
+	int			n = 0;
+
+	for (int i = 0; i < zklock_max_claims; i++)
+		if (claims->entries[i].state != ENTRY_FREE &&
+			claims->entries[i].role == role)
+			n++;
+	return n;
+}
+
+/*
+ * claims_of_role
+ *		How many claims has a role, with those that are to begin?
+ */
+int
+claims_of_role(Oid role)
+{
+	int			n;
+
+	LWLockAcquire(claims_lock, LW_SHARED);
+	n = count_of_role(role);
+	LWLockRelease(claims_lock);
+	return n;
+}
+
 /*
  * claim_reserve
  *		Have an entry for a claim that begins when this transaction commits;
- *		returns its number, or -1 if all are in use.
+ *		returns its number, or -1 if all are in use, or the role has "most".
  *
  * claim_begin() or claim_cancel() comes next.
  */
 int
-claim_reserve(const ClaimToken *token, int64 ttl_us)
+claim_reserve(const ClaimToken *token, int64 ttl_us, Oid role, int most)
 {
 	int			number;
 
 	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
-	number = claims->free;
+	number = most >= zklock_max_claims || count_of_role(role) < most ?
+		claims->free : -1;
 	if (number >= 0)
 	{
 		ClaimEntry *entry = &claims->entries[number];
@@ -301,6 +331,7 @@ claim_reserve(const ClaimToken *token, int64 ttl_us)
 		claims->free = entry->next;
 		entry->state = ENTRY_RESERVED;
 		entry->procno = ZkMyProcNumber;
+		entry->role = role;
 		memcpy(entry->secret, token->secret, CLAIM_SECRET_BYTES);
 		entry->ttl_us = ttl_us;
 		entry->next = *chain;
@@ -421,6 +452,35 @@ claim_end_of(const ZkKey *lock)
 	ended = claim_end_of_slot(slot, zk_now_us());
 	slot_unlock_last(slot);
 	return ended;
+}
+
+/*
+ * claims_end_of_role
+ *		End the claims of a role; returns how many.
+ */
+int
+claims_end_of_role(Oid role)
+{
+	int64		now = zk_now_us();
+	int			n = 0;
+
+	for (int i = 0; i < zklock_max_claims; i++)
+	{
+		ClaimEntry *entry = &claims->entries[i];
+		ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
+		ZkSlot	   *slot = proc ? proc_lock_slot(proc, LW_EXCLUSIVE) : NULL;
+
+		if (slot == NULL)
+			continue;
+		if (*(ZkProcLock *volatile *) &entry->proc == proc && !proc->lost &&
+			entry->role == role)
+		{
+			end_entry(entry, now);
+			n++;
+		}
+		slot_unlock_last(slot);
+	}
+	return n;
 }
 
 /*
@@ -790,6 +850,7 @@ claims_snapshot(int *nrows)
 			row->ends = boot + entry->end_us;
 			row->users = slot->nholding - 1;
 			row->fencing_token = slot->token;
+			row->role = entry->role;
 		}
 		slot_unlock(slot);
 	}

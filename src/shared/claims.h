@@ -42,6 +42,7 @@ typedef struct ZkClaimRow
 	TimestampTz ends;
 	int			users;			/* transactions that use it */
 	int64		fencing_token;	/* or 0 */
+	Oid			role;			/* that had logged in */
 } ZkClaimRow;
 
 /* A claim that the worker has ended, for the log. */
@@ -63,7 +64,9 @@ extern ZkClaimRow *claims_snapshot(int *nrows);
 
 /* backends: claims that are to begin at COMMIT */
 extern bool claims_have_room(void);
-extern int	claim_reserve(const ClaimToken *token, int64 ttl_us);
+extern int	claims_of_role(Oid role);
+extern int	claim_reserve(const ClaimToken *token, int64 ttl_us, Oid role,
+						  int most);
 extern void claim_cancel(int number);
 extern void claim_begin(int number, ZkProcLock *proc, int64 now);
 
@@ -80,6 +83,7 @@ extern bool claim_end(const ClaimToken *token);
 extern bool claim_find_user(const ZkKey *lock, VirtualTransactionId *vxid);
 extern bool claim_is_in_way(const ZkKey *lock);
 extern bool claim_end_of(const ZkKey *lock);
+extern int	claims_end_of_role(Oid role);
 
 /* the worker */
 extern int64 claims_due_ms(void);

@@ -49,6 +49,7 @@ int			zklock_session_timeout;
 char	   *zklock_root;
 int			zklock_max_locks;
 int			zklock_max_claims;
+int			zklock_max_claims_per_role;
 int			zklock_max_tracked_locks;
 int			zklock_handoff_quantum;
 int			zklock_retain_time;
@@ -899,6 +900,14 @@ define_size_settings(void)
 							&zklock_max_claims,
 							1000, 0, 1000000,
 							PGC_POSTMASTER,
+							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_claims_per_role",
+							"Sets the maximum number of claims that a role can have in the server.",
+							"-1 is a tenth of zklock.max_claims.  Superusers can have all of these.",
+							&zklock_max_claims_per_role,
+							-1, -1, 1000000,
+							PGC_SUSET,
 							0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_tracked_locks",

@@ -60,6 +60,7 @@ extern int	zklock_session_timeout; /* ms */
 extern char *zklock_root;
 extern int	zklock_max_locks;
 extern int	zklock_max_claims;
+extern int	zklock_max_claims_per_role; /* -1: a tenth of these */
 extern int	zklock_max_tracked_locks;
 extern int	zklock_handoff_quantum; /* ms */
 extern int	zklock_retain_time; /* ms, or ZK_RETAIN_BY_HABIT */

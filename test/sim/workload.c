@@ -746,6 +746,7 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 		set(&options, "zklock.session_timeout", timeout_ms);
 		set(&options, "zklock.max_locks", 40);
 		set(&options, "zklock.max_claims", max_claims);
+		set(&options, "zklock.max_claims_per_role", max_claims);
 		if (crowded)
 		{
 			set(&options, "zklock.path_bytes", path_bytes);

@@ -18,7 +18,8 @@ my $zk = ZooKeeper->new;
 $zk->start;
 my $a = zk_cluster(
 	'a', $zk,
-	'zklock.session_timeout' => '20s');
+	'zklock.session_timeout' => '20s',
+	'zklock.max_claims' => 20);
 
 value($a, <<'SQL');
 CREATE DATABASE one;
@@ -154,6 +155,67 @@ is($tenant2->run("SELECT zk_try_lock('advisory/two/a')")->{out}, 't', 'advisory:
 is(value($a, 'SELECT pg_try_advisory_lock(4711)', 'two'), 't', 'advisory: who may take the lock gets it');
 value($a, 'ALTER ROLE tenant2 SET zklock.root = \'/zklock-tenant2\'');
 
-$_->quit for ($tenant1, $tenant2);
+#
+# Claims
+#
+
+$tenant2->quit;
+$tenant2 = ZkSession->new($a, 'two', 'tenant2');
+my $result = $tenant2->run("SELECT count(zk_try_claim('c' || i, '1 day')) FROM generate_series(1, 20) i");
+error_is(
+	$result,
+	{
+		sqlstate => '53200',
+		message => 'out of claims',
+		detail => 'All 2 claims of role "tenant2" are in use.',
+		hint => 'You might need to increase "zklock.max_claims_per_role".'
+	},
+	'claims: one role does not get all of them');
+is(value($a, 'SELECT claims FROM zk_stat'), 0, 'claims: ... nor, when that fails, some');
+$tenant2->run_ok("SELECT zk_claim('c$_', '1 day')") for 1, 2;
+$tenant2->run_ok('BEGIN');
+error_is(
+	$tenant2->run("SELECT zk_claim('c3', '1 day')"),
+	{ map { $_ => $result->{$_} } qw(sqlstate message detail hint) },
+	'claims: the same one by one');
+$tenant2->run_ok('ROLLBACK');
+like($tenant1->run("SELECT zk_claim('c1', '1 day')")->{out}, qr{/}, 'claims: another role gets one');
+is(value($a, q{SELECT count(zk_claim('s' || i, '1 day')) FROM generate_series(1, 10) i}), 10, 'claims: a superuser gets more');
+error_is(
+	$tenant2->run("SET zklock.max_claims_per_role = 3"),
+	{ sqlstate => '42501', message => 'permission denied to set parameter "zklock.max_claims_per_role"' },
+	'claims: a role cannot have more for itself');
+value($a, 'ALTER ROLE tenant2 SET zklock.max_claims_per_role = 3');
+$tenant2->quit;
+$tenant2 = ZkSession->new($a, 'two', 'tenant2');
+like($tenant2->run("SELECT zk_claim('c3', '1 day')")->{out}, qr{/}, 'claims: ... but an administrator for it');
+
+# who has no session any more
+$tenant2->quit;
+value($a, 'CREATE ROLE warden LOGIN; GRANT pg_signal_backend TO warden');
+my $warden = ZkSession->new($a, 'postgres', 'warden');
+my $counts = 'SELECT role, count(*) FROM zk_claims GROUP BY role ORDER BY role::text COLLATE "C"';
+my ($super) = value($a, 'SELECT current_user');
+is($warden->run_ok($counts), join("\n", sort('tenant1|1', 'tenant2|3', "$super|10")),
+	'claims: a member of pg_signal_backend sees whose they are');
+is($warden->run_ok('SELECT zk_terminate_claims(\'tenant2\')'), 3, 'claims: ... and ends those of a role');
+is($warden->run_ok($counts), join("\n", sort('tenant1|1', "$super|10")), 'claims: ... and no others');
+error_is(
+	$warden->run("SELECT zk_terminate_claims('$super')"),
+	{
+		sqlstate => '42501',
+		message => 'must be a superuser to end claims of a superuser'
+	},
+	"claims: ... but none of a superuser's");
+$tenant2 = ZkSession->new($a, 'two', 'tenant2');
+error_is(
+	$tenant2->run("SELECT zk_terminate_claims('tenant1')"),
+	{ sqlstate => '42501', message => 'permission denied for function zk_terminate_claims' },
+	'claims: others cannot');
+like($a->safe_psql('postgres', 'SELECT zk_terminate_claims(current_user::regrole)'), qr/^10$/, 'claims: a superuser ends its own');
+like(slurp_file($a->logfile), qr/LOG:  role "warden" ends the claims of role "tenant2"\n.*DETAIL:  Claims: 3\./,
+	'claims: the log has it');
+
+$_->quit for ($tenant1, $tenant2, $warden);
 $a->stop;
 done_testing();

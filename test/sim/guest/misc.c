@@ -285,6 +285,28 @@ superuser_arg(Oid roleid)
 	return false;
 }
 
+bool
+superuser(void)
+{
+	return superuser_arg(InvalidOid);
+}
+
+Oid
+GetUserId(void)
+{
+	SIM_LACKS();
+	return InvalidOid;
+}
+
+char *
+GetUserNameFromId(Oid roleid, bool noerr)
+{
+	(void) roleid;
+	(void) noerr;
+	SIM_LACKS();
+	return NULL;
+}
+
 /* No value is compressed, or out of line. */
 struct varlena *
 pg_detoast_datum_packed(struct varlena *datum)

@@ -199,7 +199,7 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 # The simulator: zklock's sources, but for what it leaves out, and stand-ins for
 # PostgreSQL are the program; the simulator loads it once for each process.
 SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/test_deadlock.c \
-	$(addprefix backend/,advisory.c fence.c functions.c hooks.c \
+	$(addprefix backend/,advisory.c ahead.c fence.c functions.c hooks.c \
 		notice.c questions.c replace.c snapshot.c values.c views.c) \
 	worker/lock/notices.c worker/zookeeper/fault.c \
 	worker/zookeeper/session_file.c)

@@ -286,27 +286,32 @@ waiting_for_claim(const HeldLock *lock)
 }
 
 /*
- * Wait for the end of a transaction that holds the lock because it uses a claim;
- * false if there is none.  Returns with "outcome" as wait_for_slot().
+ * Wait for the end of all transactions that hold the lock because they use its
+ * claim; false if there are none.  Returns with "outcome" as wait_for_slot().
  *
- * We have the heavyweight lock, which it has not.  So wait where the lock
- * manager sees what we wait for.
+ * We have the heavyweight lock, which they do not have.  So wait for the one
+ * that they do have, where the lock manager sees what we wait for.  That is no
+ * wait for the slot.
  */
 static bool
-wait_for_user(SlotWait *wait, const HeldLock *lock, ZkOutcome *outcome)
+wait_for_users(SlotWait *wait, const HeldLock *lock, ZkOutcome *outcome)
 {
-	VirtualTransactionId vxid;
+	Heavyweight users;
 
-	if (!claims_have_users() || !claim_find_user(&lock->key, &vxid))
+	if (!claims_have_users() || !claim_has_users(&lock->key))
 		return false;
 	ConditionVariableCancelSleep();
 	wait->prepared = NULL;
 	wait->tier1 = lock;
+	slot_requeue_tier1(lock->proc);
+	heavyweight_set_users(&users, &lock->key, ShareLock);
 	*outcome = ZK_PENDING;
 	if (!wait->try || wait->deadline < 0)
-		heavyweight_wait_for(vxid, wait->deadline);
-	else if (!heavyweight_try_wait_for(vxid, wait->deadline))
+		(void) heavyweight_lock(&users, false, true, wait->deadline);
+	else if (!heavyweight_try_until(&users, wait->deadline))
 		*outcome = ZK_NOT_IN_TIME;
+	if (*outcome == ZK_PENDING)
+		heavyweight_unlock(&users, false, 1);
 	wait->tier1 = NULL;
 	return true;
 }
@@ -333,7 +338,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		wait->started = zk_now_ms();
 	if (sleep == 0 || (wait->queued && wait->immediate))
 		return ZK_NOT_IN_TIME;
-	if (!wait->immediate && wait_for_user(wait, lock, &outcome))
+	if (!wait->immediate && wait_for_users(wait, lock, &outcome))
 		return outcome;
 	if (!wait->in_queue)
 	{
@@ -450,6 +455,19 @@ take_slot(HeldLock *lock, SlotWait *wait)
 	return outcome;
 }
 
+/*
+ * Which of these locks to wait for?  One that transactions hold because they use
+ * its claim, if there is one; else the one of this number.
+ */
+static int
+choose_used(HeldLock **locks, int nlocks, int which)
+{
+	for (int i = 0; i < nlocks && claims_have_users(); i++)
+		if (claim_has_users(&locks[i]->key))
+			return i;
+	return which;
+}
+
 /* The same for several slots: all or none. */
 static ZkOutcome
 take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
@@ -473,6 +491,8 @@ take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
 			break;
 		for (int i = 0; i < nlocks; i++)
 			slot_yield_other_mode(locks[i]->proc);
+		if (goes_on(outcome))
+			which = choose_used(locks, nlocks, which);
 		wait->result->key = &locks[which]->key;
 		wait->result->name = key_name(&locks[which]->key);
 		if (goes_on(outcome))

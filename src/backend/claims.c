@@ -16,6 +16,7 @@
 
 #include "backend/acquire_private.h"
 #include "backend/functions.h"
+#include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/questions.h"
@@ -232,29 +233,41 @@ get_claim_token(FunctionCallInfo fcinfo, ClaimToken *token)
 		report_foreign(token);
 }
 
-/* claim_renew(), which may have to ask ZooKeeper whether the session lives. */
+/* The lock that this transaction holds, which becomes that claim. */
+static HeldLock *
+find_reserved(int number)
+{
+	HeldLock   *lock = NULL;
+
+	while ((lock = holds_next(lock)) != NULL)
+		if (lock->claim == number)
+			return lock;
+	elog(ERROR, "claim %d is reserved, but not held", number);
+	return NULL;
+}
+
+/*
+ * claim_renew(), which may have to ask ZooKeeper whether the session lives.
+ *
+ * The answer counts if it comes before the claim is over.
+ */
 static ZkClaimState
 renew(const ClaimToken *token, int64 ttl_us)
 {
 	static uint32 wait_event = 0;
-	int64		until_ms = 0;
 
 	for (;;)
 	{
-		int			session;
-		ZkClaimState state = claim_renew(token, ttl_us, &session);
+		ZkUnprovedClaim unproved;
+		int			number;
+		ZkClaimState state = claim_renew(token, ttl_us, &unproved, &number);
 
-		if (state != ZK_CLAIM_UNPROVED)
-			return state;
-		if (until_ms == 0)
-		{
-			ZkSessionInfo info;
-
-			session_read(session, &info);
-			until_ms = zk_now_ms() + info.timeout;
-		}
-		if (!proof_wait(session, proof_ask(session), until_ms,
-						ZkWaitEvent(wait_event, "ZkLockRenew")))
+		if (state == ZK_CLAIM_RESERVED &&
+			!slot_is_mine(find_reserved(number)->proc))
+			return ZK_CLAIM_ENDED;
+		if (state != ZK_CLAIM_UNPROVED ||
+			!proof_wait(unproved.session, proof_ask(unproved.session),
+						unproved.end_ms, ZkWaitEvent(wait_event, "ZkLockRenew")))
 			return state;
 	}
 }
@@ -266,7 +279,8 @@ renew(const ClaimToken *token, int64 ttl_us)
  * False if it has ended.  This is not undone by a rollback.
  *
  * Errors: those of get_claim_token(); 22023 a ttl that is too short or too
- * long; 57P03 if ZooKeeper does not confirm the session within its timeout.
+ * long; 57P03 if ZooKeeper does not confirm the session before the claim is
+ * over.
  */
 Datum
 zk_renew_claim(PG_FUNCTION_ARGS)
@@ -281,33 +295,30 @@ zk_renew_claim(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 				 errmsg("could not renew the claim"),
-				 errdetail("ZooKeeper has not confirmed the session of this server in time, so the claim may have ended.")));
+				 errdetail("ZooKeeper has not confirmed the session of this server before the ttl was over.")));
 	PG_RETURN_BOOL(state != ZK_CLAIM_ENDED);
 }
 
-/* The lock that this transaction holds, which becomes that claim. */
-static HeldLock *
-find_reserved(int number)
-{
-	HeldLock   *lock = NULL;
-
-	while ((lock = holds_next(lock)) != NULL)
-		if (lock->claim == number)
-			return lock;
-	elog(ERROR, "claim %d is reserved, but not held", number);
-	return NULL;
-}
-
-/* Use a claim that this transaction does not use yet; NULL if it has ended. */
+/*
+ * Use a claim that this transaction does not use yet; NULL if it has ended.
+ *
+ * The heavyweight lock of its users goes with the transaction, or back to a
+ * savepoint.
+ */
 static HeldLock *
 begin_use(const ClaimToken *token, const ZkKey *key)
 {
-	HeldLock   *lock = hold_prepare(key, kind_of_lock(false), 0);
+	Heavyweight users;
+	HeldLock   *lock;
 	bool		full;
 
+	heavyweight_set_users(&users, key, RowExclusiveLock);
+	heavyweight_lock_ahead(&users);
+	lock = hold_prepare(key, kind_of_lock(false), 0);
 	lock->proc = claim_use(token, &full);
 	if (lock->proc == NULL)
 	{
+		heavyweight_unlock(&users, false, 1);
 		hold_forget(lock);
 		if (full)
 			slots_report_full();
@@ -321,10 +332,25 @@ begin_use(const ClaimToken *token, const ZkKey *key)
 }
 
 /*
+ * The session holds the lock for itself, though a claim has it: PostgreSQL has
+ * released the heavyweight lock of its hold.
+ */
+static void
+report_not_of_claim(const ZkKey *key)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot use the claim of lock \"%s\"", key_name(key)),
+			 errdetail("This session has held the lock since \"zklock.exclusion\" was \"instance\"."),
+			 errhint("Release the lock first.")));
+}
+
+/*
  * The lock that this transaction holds because of the claim with this token,
  * which it uses from now on; NULL if the claim has ended.
  *
- * Errors: 40001 if the session has held the lock, and has lost it.
+ * Errors: 40001 if the session has held the lock, and has lost it; 55000 if it
+ * holds the lock in some other way.
  */
 static HeldLock *
 use_claim(const ClaimToken *token)
@@ -337,18 +363,20 @@ use_claim(const ClaimToken *token)
 	switch (claim_find(token, &key, &number))
 	{
 		case ZK_CLAIM_RESERVED:
-			return find_reserved(number);
-		case ZK_CLAIM_LIVE:
+			lock = find_reserved(number);
 			break;
-		case ZK_CLAIM_ENDED:
-		case ZK_CLAIM_UNPROVED:
+		case ZK_CLAIM_LIVE:
+			lock = hold_find(&key);
+			if (lock == NULL)
+				return begin_use(token, &key);
+			break;
+		default:
 			return NULL;
 	}
-	lock = hold_find(&key);
-	if (lock == NULL)
-		return begin_use(token, &key);
 	if (!slot_is_mine(lock->proc))
-		hold_report_lost(&key, false);
+		hold_report_lost(&lock->key, false);
+	if (!hold_is_of_claim(lock))
+		report_not_of_claim(&lock->key);
 	return lock;
 }
 
@@ -358,7 +386,7 @@ use_claim(const ClaimToken *token)
  * Hold the lock of a claim for the transaction.
  *
  * Errors: those of get_claim_token() and use_claim(); 40001 if the claim has
- * ended; 53200 out of slots.
+ * ended; 53200 out of slots or of the lock manager's memory.
  */
 Datum
 zk_use_claim(PG_FUNCTION_ARGS)

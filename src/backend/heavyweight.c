@@ -27,6 +27,7 @@
 #include <limits.h>
 
 #include "access/xact.h"
+#include "backend/ahead.h"
 #include "backend/heavyweight.h"
 #include "backend/timeout.h"
 #include "miscadmin.h"
@@ -45,6 +46,23 @@ heavyweight_set(Heavyweight *lock, const ZkKey *key, const char *path,
 {
 	key_tag(key, path, &lock->tags[0]);
 	lock->ntags = key_advisory_tag(key, &lock->tags[1]) ? 2 : 1;
+	lock->mode = mode;
+}
+
+/*
+ * heavyweight_set_users
+ *		Set the heavyweight lock of the transactions that hold the lock with
+ *		this key because they use its claim: RowExclusiveLock for them, and
+ *		ShareLock for those who wait for all of them.
+ */
+void
+heavyweight_set_users(Heavyweight *lock, const ZkKey *key, LOCKMODE mode)
+{
+	char		path[ZNODE_PATH_SIZE];
+
+	key_path(key, path);
+	key_users_tag(key, path, &lock->tags[0]);
+	lock->ntags = 1;
 	lock->mode = mode;
 }
 
@@ -120,41 +138,45 @@ heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
 }
 
 /*
- * heavyweight_wait_for
- *		Wait for the end of another transaction; "deadline" is as in
- *		heavyweight_lock(), and so are the errors.
+ * heavyweight_lock_ahead
+ *		As heavyweight_lock(), in the name of the transaction, for a lock that
+ *		is held in modes that do not conflict: ahead of all that wait for it.
+ *
+ * "mode" is RowExclusiveLock, and those that wait do so for ShareLock.
  */
 void
-heavyweight_wait_for(VirtualTransactionId vxid, int64 deadline)
+heavyweight_lock_ahead(const Heavyweight *lock)
 {
-	int			save_timeout = LockTimeout;
+	Heavyweight weak = *lock;
 
-	InvalidateCatalogSnapshotConditionally();
-	zk_watch_client();
+	Assert(lock->ntags == 1 && lock->mode == RowExclusiveLock);
+	if (heavyweight_lock(lock, false, false, -1))
+		return;
+	weak.mode = AccessShareLock;
+	(void) heavyweight_lock(&weak, false, true, -1);
+	ahead_of_waiters(&lock->tags[0], ShareUpdateExclusiveLock, true);
 	PG_TRY();
 	{
-		if (deadline >= 0)
-			LockTimeout = timeout_until(deadline);
-		(void) VirtualXactLock(vxid, true);
+		(void) heavyweight_lock(lock, false, true, -1);
 	}
 	PG_FINALLY();
 	{
-		LockTimeout = save_timeout;
-		zk_unwatch_client();
+		ahead_of_waiters(&lock->tags[0], ShareUpdateExclusiveLock, false);
 	}
 	PG_END_TRY();
+	heavyweight_unlock(&weak, false, 1);
 }
 
 /*
- * Wait for the lock in the name of the transaction, or for another transaction
- * if "lock" is NULL; false if the deadline has passed.
+ * heavyweight_try_until
+ *		Wait for the lock in the name of the transaction; false if the deadline
+ *		has passed.
  *
  * The lock manager reports a timeout as an error, so this uses a
  * subtransaction.
  */
-static bool
-try_until(const Heavyweight *lock, const VirtualTransactionId *vxid,
-		  int64 deadline)
+bool
+heavyweight_try_until(const Heavyweight *lock, int64 deadline)
 {
 	MemoryContext save_context = CurrentMemoryContext;
 	ResourceOwner save_owner = CurrentResourceOwner;
@@ -163,13 +185,7 @@ try_until(const Heavyweight *lock, const VirtualTransactionId *vxid,
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		if (lock != NULL)
-			got = heavyweight_lock(lock, false, true, deadline);
-		else
-		{
-			heavyweight_wait_for(*vxid, deadline);
-			got = true;
-		}
+		got = heavyweight_lock(lock, false, true, deadline);
 
 		/* the timeout may have come just when the lock was granted */
 		CHECK_FOR_INTERRUPTS();
@@ -194,23 +210,6 @@ try_until(const Heavyweight *lock, const VirtualTransactionId *vxid,
 	MemoryContextSwitchTo(save_context);
 	CurrentResourceOwner = save_owner;
 	return got;
-}
-
-/*
- * heavyweight_try_until, heavyweight_try_wait_for
- *		Wait for the lock in the name of the transaction, or for the end of
- *		another transaction; false if the deadline has passed.
- */
-bool
-heavyweight_try_until(const Heavyweight *lock, int64 deadline)
-{
-	return try_until(lock, NULL, deadline);
-}
-
-bool
-heavyweight_try_wait_for(VirtualTransactionId vxid, int64 deadline)
-{
-	return try_until(NULL, &vxid, deadline);
 }
 
 /*

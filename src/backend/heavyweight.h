@@ -27,12 +27,12 @@ typedef struct Heavyweight
 
 extern void heavyweight_set(Heavyweight *lock, const ZkKey *key,
 							const char *path, LOCKMODE mode);
+extern void heavyweight_set_users(Heavyweight *lock, const ZkKey *key,
+								  LOCKMODE mode);
 extern bool heavyweight_lock(const Heavyweight *lock, bool session, bool wait,
 							 int64 deadline);
 extern bool heavyweight_try_until(const Heavyweight *lock, int64 deadline);
-extern void heavyweight_wait_for(VirtualTransactionId vxid, int64 deadline);
-extern bool heavyweight_try_wait_for(VirtualTransactionId vxid,
-									 int64 deadline);
+extern void heavyweight_lock_ahead(const Heavyweight *lock);
 extern void heavyweight_unlock(const Heavyweight *lock, bool session,
 							   int64 times);
 

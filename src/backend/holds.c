@@ -30,8 +30,8 @@
  * it uses one, has a hold for that, which zk_unlock() does not undo.  It is
  * the first hold of the lock, since a lock that is held already can do
  * neither, and so the last to be removed.  No hold of such a lock is
- * session-scoped.  A transaction that uses a claim has no heavyweight lock for
- * that.
+ * session-scoped.  A transaction that uses a claim has the heavyweight lock of
+ * all that use it, not that of the lock; it goes with its resource owner.
  *
  * Only the callback before the commit may throw, so the functions that end
  * holds allocate nothing; stack_make_room() is called before memory is needed.

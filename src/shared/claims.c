@@ -32,9 +32,11 @@
  * chroot (slots_retire()).
  *
  * A local taker of the lock gets the heavyweight lock, and finds the slot HELD.
- * While there are users it waits for their virtual transactions one by one, so
- * that PostgreSQL's deadlock detector and lock_timeout know of the wait
- * (claim_find_user()); else on the slot.
+ * The users have another heavyweight lock, all together.  While there are users
+ * the taker waits for that one, so that PostgreSQL's deadlock detector and
+ * lock_timeout know of the wait (claim_has_users()); else on the slot.  A new
+ * user goes ahead of the takers, since it has the lock as well as they who use
+ * the claim already.
  *
  * Locking protocol.  The entries are found by their secrets, in a hash table of
  * chains.  LWLock "lock" guards the chains, the free list, and "state", "next",
@@ -557,31 +559,33 @@ set_ttl(int number, int64 ttl_us)
  * claim_renew
  *		Have the ttl count from now on; 0: the same ttl as before.
  *
- * Returns ZK_CLAIM_UNPROVED, and only sets *session, if that session may have
- * ended.
+ * Fills in *unproved, and does no more, if it returns ZK_CLAIM_UNPROVED: the
+ * session may have ended.  Sets *number to that of claim_reserve() if it returns
+ * ZK_CLAIM_RESERVED.
  */
 ZkClaimState
-claim_renew(const ClaimToken *token, int64 ttl_us, int *session)
+claim_renew(const ClaimToken *token, int64 ttl_us, ZkUnprovedClaim *unproved,
+			int *number)
 {
 	int64		now;
 	int64		due_us = PG_INT64_MAX;
-	int			number;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
 
-	slot = lock_live(token, LW_EXCLUSIVE, &now, &entry, &number);
-	if (slot == NULL && number >= 0)
+	slot = lock_live(token, LW_EXCLUSIVE, &now, &entry, number);
+	if (slot == NULL && *number >= 0)
 	{
 		if (ttl_us != 0)
-			set_ttl(number, ttl_us);
+			set_ttl(*number, ttl_us);
 		return ZK_CLAIM_RESERVED;
 	}
 	if (slot == NULL)
 		return ZK_CLAIM_ENDED;
-	*session = slot->contender.session;
+	unproved->session = slot->contender.session;
+	unproved->end_ms = (entry->end_us + 999) / 1000;
 	if (ZK_MUTATED(ZK_CLAIM_NOT_RENEWED))
 		due_us = entry->end_us;
-	else if (now < lease_read_ms(*session) * 1000 ||
+	else if (now < lease_read_ms(unproved->session) * 1000 ||
 			 ZK_MUTATED(ZK_CLAIM_RENEWED_UNPROVED))
 	{
 		if (ttl_us != 0)
@@ -596,10 +600,25 @@ claim_renew(const ClaimToken *token, int64 ttl_us, int *session)
 	return ZK_CLAIM_LIVE;
 }
 
+/* Wake all backends that wait for the slot with this key. */
+static void
+wake_waiters(const ZkKey *key)
+{
+	ZkSlot	   *slot = slot_find_locked(key, LW_SHARED);
+
+	if (slot == NULL)
+		return;
+	slot_wake(slot);
+	slot_unlock(slot);
+}
+
 /*
  * claim_use
  *		Hold the lock of a claim beside it, until claim_leave(); NULL if it has
  *		ended, or, then *full is set, if all ZkProcLocks are in use.
+ *
+ * The caller has the heavyweight lock of the users.  Those who wait for the slot
+ * are woken, in either mode, since they wait for that lock now.
  */
 ZkProcLock *
 claim_use(const ClaimToken *token, bool *full)
@@ -609,6 +628,7 @@ claim_use(const ClaimToken *token, bool *full)
 	int			number;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
+	ZkKey		readers;
 
 	*full = proc == NULL;
 	if (proc == NULL)
@@ -631,11 +651,10 @@ claim_use(const ClaimToken *token, bool *full)
 	if (!ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN))
 		slot->nholding++;
 	pg_atomic_fetch_add_u32(&claims->nusers, 1);
-
-	/* who waits for the slot waits for this transaction now */
-	if (slot->nwanting > 0)
-		slot_wake(slot);
+	(void) key_in_other_mode(&slot->key, &readers);
+	slot_wake(slot);
 	slot_unlock(slot);
+	wake_waiters(&readers);
 	return proc;
 }
 
@@ -694,28 +713,22 @@ claim_end(const ClaimToken *token)
 }
 
 /*
- * claim_find_user
- *		Another transaction that holds the lock because it uses a claim, if
- *		there is one.
+ * claim_has_users
+ *		Do other transactions hold the lock because they use its claim?
  *
  * "lock" is the key of the lock's holds.
  */
 bool
-claim_find_user(const ZkKey *lock, VirtualTransactionId *vxid)
+claim_has_users(const ZkKey *lock)
 {
 	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
 	bool		found = false;
 
 	if (slot == NULL)
 		return false;
-	for (ZkProcLock *proc = slot->procs; proc != NULL && !found;
-		 proc = proc->next)
-		if (proc->uses_claim && !proc->lost && proc->procno != ZkMyProcNumber)
-		{
-			/* it has none in the last moment of its commit */
-			GET_VXID_FROM_PGPROC(*vxid, *proc_backend(proc));
-			found = VirtualTransactionIdIsValid(*vxid);
-		}
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		found |= proc->uses_claim && !proc->lost &&
+			proc->procno != ZkMyProcNumber;
 	slot_unlock(slot);
 	return found;
 }
@@ -794,7 +807,9 @@ claims_end_due(ZkEndedClaim *ended, int room)
 	int			i;
 
 	losses_seen = procs_claim_losses();
-	pg_atomic_write_u64(&claims->due, PG_INT64_MAX);
+
+	/* a barrier: a claim that is not seen below finds it, and sets it again */
+	(void) pg_atomic_exchange_u64(&claims->due, PG_INT64_MAX);
 	for (i = 0; i < zklock_max_claims && n < room; i++)
 	{
 		ClaimEntry *entry = &claims->entries[i];

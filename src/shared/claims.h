@@ -19,7 +19,6 @@
 #include "datatype/timestamp.h"
 #include "shared/procs.h"
 #include "shared/slots.h"
-#include "storage/lock.h"
 
 /* What a token stands for. */
 typedef enum ZkClaimState
@@ -30,6 +29,13 @@ typedef enum ZkClaimState
 	ZK_CLAIM_LIVE,
 	ZK_CLAIM_UNPROVED			/* live, if the session has not ended */
 } ZkClaimState;
+
+/* What a claim needs to be renewed. */
+typedef struct ZkUnprovedClaim
+{
+	int			session;		/* a proof of this session */
+	int64		end_ms;			/* before the claim is over, as of zk_now_ms() */
+} ZkUnprovedClaim;
 
 /* A claim, as the view zk_claims shows it. */
 typedef struct ZkClaimRow
@@ -74,13 +80,13 @@ extern void claim_begin(int number, ZkProcLock *proc, int64 now);
 extern ZkClaimState claim_find(const ClaimToken *token, ZkKey *key,
 							   int *number);
 extern ZkClaimState claim_renew(const ClaimToken *token, int64 ttl_us,
-								int *session);
+								ZkUnprovedClaim *unproved, int *number);
 extern ZkProcLock *claim_use(const ClaimToken *token, bool *full);
 extern void claim_leave(ZkProcLock *proc, bool end);
 extern bool claim_end(const ClaimToken *token);
 
 /* backends: those in the way */
-extern bool claim_find_user(const ZkKey *lock, VirtualTransactionId *vxid);
+extern bool claim_has_users(const ZkKey *lock);
 extern bool claim_is_in_way(const ZkKey *lock);
 extern bool claim_end_of(const ZkKey *lock);
 extern int	claims_end_of_role(Oid role);

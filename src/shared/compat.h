@@ -82,6 +82,26 @@ extern int no_such_variable
 #define ZkLockHeldByMe(tag, mode) LockHeldByMe(tag, mode)
 #endif
 
+/* What a process holds of heavyweight locks; 16 has lists of another type. */
+#if PG_VERSION_NUM >= 160000
+#define ZkForEachProcLock(proclock, proc, partition) \
+	for (PROCLOCK *proclock = dlist_is_empty(&(proc)->myProcLocks[partition]) ? NULL : \
+		 dlist_head_element(PROCLOCK, procLink, &(proc)->myProcLocks[partition]); \
+		 proclock != NULL; \
+		 proclock = dlist_has_next(&(proc)->myProcLocks[partition], &proclock->procLink) ? \
+		 dlist_container(PROCLOCK, procLink, \
+						 dlist_next_node(&(proc)->myProcLocks[partition], &proclock->procLink)) : NULL)
+#else
+#define ZkForEachProcLock(proclock, proc, partition) \
+	for (PROCLOCK *proclock = (PROCLOCK *) \
+		 SHMQueueNext(&(proc)->myProcLocks[partition], &(proc)->myProcLocks[partition], \
+					  offsetof(PROCLOCK, procLink)); \
+		 proclock != NULL; \
+		 proclock = (PROCLOCK *) \
+		 SHMQueueNext(&(proc)->myProcLocks[partition], &proclock->procLink, \
+					  offsetof(PROCLOCK, procLink)))
+#endif
+
 /* 19 has no initial size apart from the maximal one. */
 #if PG_VERSION_NUM >= 190000
 #define ZkShmemInitHash(name, size, ctl, flags) \

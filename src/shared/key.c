@@ -277,8 +277,8 @@ key_parse_advisory(const char *text, ZkAdvisoryKey *advisory)
  *		database of this process.
  *
  * Must be called for each key made from such a name, so that all backends of
- * the database take the same heavyweight locks; and for a copy of a slot's
- * key, which has the mark of the backend that made the slot.
+ * the database take the same heavyweight locks.  The key of a slot, which
+ * sessions of all databases share, has no such mark.
  */
 void
 key_set_advisory(ZkKey *key, bool advisory)
@@ -384,6 +384,28 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
 }
 
 /*
+ * The tag of a heavyweight lock of this path.  "kind" tells apart those that
+ * are not the lock's own, for which it is 0.
+ */
+static void
+set_tag(const ZkKey *key, const char *path, uint64 kind, LOCKTAG *tag)
+{
+	SipKey		of_kind = *secret;
+	uint64		hash;
+
+	of_kind.half[0] ^= kind;
+	hash = siphash(&of_kind, path, strlen(path));
+
+	memset(tag, 0, sizeof(*tag));
+	tag->locktag_field1 = key->root;
+	tag->locktag_field2 = (uint32) (hash >> 32);
+	tag->locktag_field3 = (uint32) hash;
+	tag->locktag_field4 = ZK_LOCKTAG_MAGIC;
+	tag->locktag_type = LOCKTAG_USERLOCK;
+	tag->locktag_lockmethodid = USER_LOCKMETHOD;
+}
+
+/*
  * key_tag
  *		The tag of the heavyweight lock of a hold or slot.
  *
@@ -398,20 +420,17 @@ key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE])
 void
 key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 {
-	SipKey		of_tag = *secret;
-	uint64		hash;
+	set_tag(key, path, key->mode == ZK_KEY_PERMIT ? (uint64) key->for_whom + 1 : 0, tag);
+}
 
-	if (key->mode == ZK_KEY_PERMIT)
-		of_tag.half[0] ^= (uint64) key->for_whom + 1;
-	hash = siphash(&of_tag, path, strlen(path));
-
-	memset(tag, 0, sizeof(*tag));
-	tag->locktag_field1 = key->root;
-	tag->locktag_field2 = (uint32) (hash >> 32);
-	tag->locktag_field3 = (uint32) hash;
-	tag->locktag_field4 = ZK_LOCKTAG_MAGIC;
-	tag->locktag_type = LOCKTAG_USERLOCK;
-	tag->locktag_lockmethodid = USER_LOCKMETHOD;
+/*
+ * key_users_tag
+ *		The tag of the heavyweight lock of those that use the lock's claim.
+ */
+void
+key_users_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
+{
+	set_tag(key, path, PG_UINT64_MAX, tag);
 }
 
 /*

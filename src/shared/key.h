@@ -80,6 +80,7 @@ extern bool key_is_of_lock(const ZkKey *key, const ZkKey *lock);
 extern int	key_compare(const void *a, const void *b);
 extern void key_path(const ZkKey *key, char path[ZNODE_PATH_SIZE]);
 extern void key_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
+extern void key_users_tag(const ZkKey *key, const char *path, LOCKTAG *tag);
 extern bool key_advisory_tag(const ZkKey *key, LOCKTAG *tag);
 
 /* hash tables by key */

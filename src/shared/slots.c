@@ -374,7 +374,7 @@ uncount_slot(void)
 		ConditionVariableBroadcast(&counts->room);
 }
 
-/* Set up a slot that was just entered, except its key. */
+/* Set up a slot that was just entered with its key. */
 static void
 init_slot(ZkSlot *slot)
 {
@@ -382,6 +382,7 @@ init_slot(ZkSlot *slot)
 	slot->state = ZK_SLOT_NONE;
 	slot->procs_end = &slot->procs;
 	ConditionVariableInit(&slot->cv);
+	key_set_advisory(&slot->key, false);
 	root_use(slot->key.root);
 }
 

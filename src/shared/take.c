@@ -254,6 +254,7 @@ slot_want_leaving(const ZkProcLock *proc)
 
 	if (!is_other_mode_leaving(proc, &other, &stuck))
 		return NULL;
+	key_set_advisory(&other, proc->advisory);
 	return want_this(&other, proc->kind, false, true, 0, false);
 }
 
@@ -821,8 +822,9 @@ slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
 
 /*
  * slot_requeue_tier1
- *		The backend gives up the heavyweight lock and waits for it again: its
- *		wait for the slot ends, and another one begins.
+ *		The backend gives up the heavyweight lock and waits for it again, or
+ *		waits for that of transactions that use a claim: its wait for the slot
+ *		ends, and another one begins.
  *
  * The backends behind it use the contender from now on, if there is one; but a
  * contender that was created together with others is given up, as they all

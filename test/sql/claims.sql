@@ -171,6 +171,33 @@ SELECT zk_end_claim(:'a');
 COMMIT;
 SELECT becomes_free('a'), zk_renew_claim(:'a');
 
+-- the name of an advisory lock of another database, in whose slot a session of
+-- that one has had it
+SET zklock.advisory_namespace = 'regress_zk';
+SELECT zk_lock('advisory/regress_zk/42', session => true);
+SELECT dblink_send_query('other', $$SELECT zk_claim('advisory/regress_zk/42', '1 h')$$);
+DO $$BEGIN
+  WHILE NOT EXISTS (SELECT FROM zk_locks WHERE NOT granted) LOOP
+    PERFORM pg_sleep(0.01);
+  END LOOP;
+END$$;
+SELECT zk_unlock('advisory/regress_zk/42');
+SELECT token AS a FROM dblink_get_result('other') AS r (token text) \gset
+SELECT count(*) FROM dblink_get_result('other') AS r (token text);
+BEGIN;
+SELECT zk_use_claim(:'a');
+SAVEPOINT s;
+SELECT zk_lock('advisory/regress_zk/42');
+ROLLBACK TO s;
+COMMIT;
+RESET zklock.advisory_namespace;
+BEGIN;
+SELECT zk_use_claim(:'a'), zk_lock('advisory/regress_zk/42');
+SELECT count(*) AS advisory FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory';
+COMMIT;
+SELECT zk_end_claim(:'a');
+SELECT becomes_free('advisory/regress_zk/42');
+
 -- the ttl: over, with nobody there
 SELECT zk_stat_reset();
 SELECT zk_claim('a', '1 s') AS a \gset

@@ -33,12 +33,20 @@ for my $round (1 .. 2)
 
 # Without an answer nobody knows whether a claim goes on.
 my $token = value($one, "SELECT zk_claim('claimed', '1 h')");
+my $short = value($one, "SELECT zk_claim('short', '5 s')");
+my $result;
 
 $zk->stop;
-poll_until(sub { (sql($one, "SELECT zk_renew_claim('$token')")->{sqlstate} // '') eq '57P03' },
+poll_until(
+	sub {
+		$result = sql($one, "SELECT zk_renew_claim('$short')");
+		return ($result->{out} // '') ne 't';
+	},
 	'the lease to run out');
-sql_error($one, "SELECT zk_renew_claim('$token')",
-	{ sqlstate => '57P03', message => 'could not renew the claim', detail => qr/./ });
+error_is($result,
+	{ sqlstate => '57P03', message => 'could not renew the claim', detail => qr/./ },
+	'no answer before the ttl is over');
+is(value($one, "SELECT zk_renew_claim('$short')"), 'f', 'then the claim has ended');
 $zk->start;
 ok(wait_connected($one), 'a claim: connected again');
 is(value($one, "SELECT zk_renew_claim('$token')"), 't', '... and it is renewed');

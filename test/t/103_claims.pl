@@ -195,6 +195,26 @@ value($a, 'CREATE TABLE t (i int)');
 	$a->poll_query_until('postgres', 'SELECT count(*) = 0 FROM zk_locks');
 }
 
+# until COMMIT, too: the token knows what the hold has lost
+{
+	my $session = ZkSession->new($a);
+
+	$session->run_ok('BEGIN; SAVEPOINT s;');
+	my $token = $session->run_ok("SELECT zk_claim('begun', '1 h')");
+
+	lose_session($a, $foreign);
+	$a->poll_query_until('postgres', q{SELECT lost FROM zk_locks WHERE name = 'begun'});
+	is($session->run_ok("SELECT zk_renew_claim('$token')"), 'f', 'one that has not begun is not renewed');
+	for my $function (qw(zk_use_claim zk_end_claim))
+	{
+		$session->run_ok('SAVEPOINT t');
+		is($session->run("SELECT $function('$token')")->{sqlstate}, '40001', "$function: it is lost");
+		$session->run_ok('ROLLBACK TO t');
+	}
+	error_is($session->run('COMMIT'), $lock_lost, 'and cannot begin');
+	$session->quit;
+}
+
 # a statement under a claim is canceled
 {
 	my $token = claim($a, 'canceled');

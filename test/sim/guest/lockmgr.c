@@ -18,6 +18,7 @@
  */
 #include "guest.h"
 
+#include "backend/ahead.h"
 #include "interrupts.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
@@ -717,32 +718,10 @@ lockmgr_release_owner(ResourceOwner owner, bool commit)
 	}
 }
 
-/* Nobody waits for the end of this transaction any more. */
-static void
-release_virtual_transaction(void)
-{
-	SharedLock *locks = all_locks();
-	int			self = MyProc->pgprocno;
-
-	for (int i = 0; i < MAX_LOCKS; i++)
-	{
-		SharedLock *lock = &locks[i];
-
-		if (!lock->used ||
-			lock->tag.locktag_type != LOCKTAG_VIRTUALTRANSACTION ||
-			!(lock->holds[self] & LOCKBIT_ON(ExclusiveLock)))
-			continue;
-		lock->holds[self] &= ~LOCKBIT_ON(ExclusiveLock);
-		wake_waiters(lock);
-		forget_unused(lock);
-	}
-}
-
 /* All go, or all but the session's. */
 void
 lockmgr_release_all(bool session_too)
 {
-	release_virtual_transaction();
 	for (int i = 0; i < nlocals; i++)
 	{
 		int64		kept = 0;
@@ -760,25 +739,16 @@ lockmgr_release_all(bool session_too)
 	}
 }
 
-/*
- * A transaction's lock on itself is not taken before somebody waits for it, as
- * PostgreSQL enters it in the table no earlier.
- */
-bool
-VirtualXactLock(VirtualTransactionId vxid, bool wait)
+/* As src/backend/ahead.c does. */
+void
+ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 {
-	LOCKTAG		tag;
-	int			owner = vxid.backendId - 1;
+	LOCKMASK   *own = &find_lock(tag, false)->holds[MyProc->pgprocno];
 
-	if (proc_of(owner)->lxid != vxid.localTransactionId)
-		return true;
-	if (!wait)
-		return false;
-	SET_LOCKTAG_VIRTUALTRANSACTION(tag, vxid);
-	find_lock(&tag, true)->holds[owner] |= LOCKBIT_ON(ExclusiveLock);
-	(void) LockAcquire(&tag, ShareLock, false, false);
-	(void) LockRelease(&tag, ShareLock, false);
-	return true;
+	if (ahead)
+		*own |= LOCKBIT_ON(mode);
+	else
+		*own &= LOCKBIT_OFF(mode);
 }
 
 /*

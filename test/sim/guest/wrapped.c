@@ -58,9 +58,9 @@ extern int64 __wrap_session_flush(int number);
 extern bool __real_detector_io_submit(const DetectorOp *op);
 extern bool __wrap_detector_io_submit(const DetectorOp *op);
 extern ZkClaimState __real_claim_renew(const ClaimToken *token, int64 ttl_us,
-									   int *session);
+									   ZkUnprovedClaim *unproved, int *number);
 extern ZkClaimState __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
-									   int *session);
+									   ZkUnprovedClaim *unproved, int *number);
 extern void __real_graph_start(WaitGraph *graph, const WaitEdge *edge);
 extern void __wrap_graph_start(WaitGraph *graph, const WaitEdge *edge);
 extern long __real_wake_timeout(void);
@@ -163,13 +163,16 @@ __wrap_detector_io_submit(const DetectorOp *op)
 }
 
 ZkClaimState
-__wrap_claim_renew(const ClaimToken *token, int64 ttl_us, int *session)
+__wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
+				   ZkUnprovedClaim *unproved, int *number)
 {
 	int64		boottime = sim_boottime(sim_instance());
-	ZkClaimState state = __real_claim_renew(token, ttl_us, session);
+	ZkClaimState state = __real_claim_renew(token, ttl_us, unproved,
+											 number);
 
 	if (state == ZK_CLAIM_LIVE)
-		check_renewed(instance_number(sim_instance()), *session, boottime);
+		check_renewed(instance_number(sim_instance()), unproved->session,
+					  boottime);
 	return state;
 }
 

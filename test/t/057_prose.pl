@@ -32,7 +32,7 @@ sub planted
 }
 
 my @pages = grep { -e } map { glob "$top/$_" } qw(*.md doc/*.md doc/*/*.md src/*.md
-  test/README.md demo/README.md bench/README.md rivals/README.md);
+  test/*.md test/*/README.md demo/README.md bench/README.md rivals/README.md);
 is_deeply([ offences(@pages) ], [], 'the pages are in order');
 
 foreach my $text (

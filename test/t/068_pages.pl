@@ -284,7 +284,8 @@ sub anchors
 	return map { lc s/\[([^\]]*)\]\([^)]*\)/$1/gr =~ s/[^\w\- ]//gr =~ tr/ /-/r } text($name) =~ /^#+ (.*)$/mg;
 }
 
-for my $name (@names, map { "$_/README.md" } qw(demo src test bench doc/bench))
+for my $name (@names, (map { "$_/README.md" } qw(demo src test test/sim test/chaos test/images bench doc/bench)),
+	map { "test/$_.md" } qw(matrix counterparts))
 {
 	my @bad;
 

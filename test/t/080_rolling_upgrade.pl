@@ -24,7 +24,7 @@ use Test::More;
 use ZooKeeper;
 
 my $old = $ENV{ZKLOCK_TEST_OLD_INSTALL}
-  or plan skip_all => 'needs an older version of zklock: see test/README.md, "On other releases"';
+  or plan skip_all => 'needs an older version of zklock: see test/matrix.md';
 my $new = $ENV{ZKLOCK_TEST_INSTALL} or die "needs ZKLOCK_TEST_INSTALL\n";
 
 # there and back, twice

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, zklock developers
 
-# The simulator (test/README.md), beside the schedules that test/run plays: a seed
+# The simulator (test/sim/README.md), beside the schedules that test/run plays: a seed
 # is the same schedule twice; memory does not grow; a lock that is broken on purpose
 # is found.  In a soak also an hour from a new seed, or for ZKLOCK_TEST_SECONDS.
 

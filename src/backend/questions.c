@@ -98,13 +98,14 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 	{
 		int64		sleep = zk_timeout_left(0, called_at, &no_session_since,
 											&asking->session);
+		int64		left = zk_time_left(deadline);
 
 		if (asking->box == NULL)
 			asking->box = question_ask(question, path);
 		if (asking->box)
 			asking->answer = question_answer(asking->box);
 		if (deadline >= 0)
-			sleep = Min(sleep, deadline - zk_now_ms());
+			sleep = Min(sleep, left);
 		if (asking->answer || sleep <= 0)
 			break;
 

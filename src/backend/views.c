@@ -17,6 +17,7 @@
 #include "backend/deadlock.h"
 #include "backend/heavyweight.h"
 #include "backend/names.h"
+#include "backend/timeout.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/histogram.h"
@@ -187,7 +188,7 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	values[n++] = CStringGetTextDatum(zklock_servers);
 	values[n++] = interval_of_us((int64) info.timeout * 1000);
 	nulls[n] = lease == 0;
-	values[n++] = interval_of_us(Max(lease - zk_now_ms(), 0) * 1000);
+	values[n++] = interval_of_us(zk_time_left(lease) * 1000);
 	values[n++] = Int64GetDatum(info.sessions);
 	values[n++] = Int64GetDatum(info.reconnects);
 	nulls[n] = info.worker_pid == 0;

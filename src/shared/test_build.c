@@ -98,6 +98,36 @@ static const struct config_enum_entry mutation_options[] = {
 	{NULL, 0, false}
 };
 
+/* Settings by which a process stops, or a call fails. */
+static void
+define_failures(void)
+{
+	DefineCustomBoolVariable("zklock.stop_before_commit",
+							 "Stops the process between the commit check and the commit.",
+							 NULL,
+							 &zklock_stop_before_commit,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.fail_at",
+							   "Sets the point at which calls fail on purpose.",
+							   NULL,
+							   &zklock_fail_at,
+							   "",
+							   PGC_USERSET,
+							   0,
+							   NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.stop_at_end",
+							 "Stops the process where other callbacks of the end of the transaction run.",
+							 NULL,
+							 &zklock_stop_at_end,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+}
+
 /*
  * test_settings_define
  *		Define the settings of builds for tests.
@@ -112,14 +142,6 @@ test_settings_define(void)
 							 ZK_MUTATION_NONE,
 							 mutation_options,
 							 PGC_SIGHUP,
-							 0,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable("zklock.stop_before_commit",
-							 "Stops the process between the commit check and the commit.",
-							 NULL,
-							 &zklock_stop_before_commit,
-							 false,
-							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.path_bytes",
@@ -154,22 +176,7 @@ test_settings_define(void)
 							 PGC_SIGHUP,
 							 0,
 							 NULL, NULL, NULL);
-	DefineCustomStringVariable("zklock.fail_at",
-							   "Sets the point at which calls fail on purpose.",
-							   NULL,
-							   &zklock_fail_at,
-							   "",
-							   PGC_USERSET,
-							   0,
-							   NULL, NULL, NULL);
-	DefineCustomBoolVariable("zklock.stop_at_end",
-							 "Stops the process where other callbacks of the end of the transaction run.",
-							 NULL,
-							 &zklock_stop_at_end,
-							 false,
-							 PGC_USERSET,
-							 0,
-							 NULL, NULL, NULL);
+	define_failures();
 }
 
 /* The latest wait of a backend for a slot only; or NULL. */

@@ -303,9 +303,10 @@ foreign_node(const VertexSession *session, bool remote,
 	node = hash_search(foreign.nodes, name.vertex, HASH_ENTER, &found);
 	if (!found)
 	{
+		uint64		now_us = (uint64) zk_now_us();
+
 		node->scan = 0;
-		node->number = foreign.number = Max(foreign.number + 1,
-											(uint64) zk_now_us());
+		node->number = foreign.number = Max(foreign.number + 1, now_us);
 	}
 	name.number = node->number;
 	return name.publisher != 0 && foreign_waits_dir(dir) &&

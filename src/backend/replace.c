@@ -21,9 +21,9 @@
  *
  * Once the setting has been on in this process, calls are replaced whatever
  * its value; our functions check it (advisory.c).  So locks taken while it was
- * on can be unlocked, and plans need not be made anew when it is turned off.
- * When it is turned on, all plans are made anew (settings.c), since there may
- * have been no replacement before.
+ * on can be unlocked, and plans need not be made again when it is turned off.
+ * When it is turned on for the first time, or for the first time since a plan was
+ * made without our functions, all plans are made again (settings.c).
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -150,7 +150,10 @@ replacement(Oid function)
 	if (OidIsValid(standins[number]))
 		return standins[number];
 	if (zklock_advisory_locks == ZK_ADVISORY_OFF)
+	{
+		zklock_advisory_used = false;
 		return function;
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("cannot take or release advisory locks in ZooKeeper"),

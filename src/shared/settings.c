@@ -453,13 +453,14 @@ check_advisory_locks(int *newval, void **extra pg_attribute_unused(),
 }
 
 /*
- * Plans made while the setting was off may call PostgreSQL's functions; others
- * may call ours, which look at the setting: see backend/replace.c.
+ * Plans made before the setting was on for the first time may call PostgreSQL's
+ * functions; later ones call ours, which look at the setting: see
+ * backend/replace.c.
  */
 static void
 assign_advisory_locks(int newval, void *extra pg_attribute_unused())
 {
-	if (newval == ZK_ADVISORY_OFF || zklock_advisory_locks != ZK_ADVISORY_OFF)
+	if (newval == ZK_ADVISORY_OFF || zklock_advisory_used)
 		return;
 	zklock_advisory_used = true;
 	ResetPlanCache();

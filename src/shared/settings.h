@@ -74,7 +74,7 @@ extern bool zklock_deadlock_check;
 extern int	zklock_exclusion;	/* a ZkExclusion */
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */
 extern char *zklock_advisory_namespace; /* "": the database's name */
-extern bool zklock_advisory_used;	/* has been on in this process */
+extern bool zklock_advisory_used;	/* all plans call our functions */
 extern char *zklock_tls_ca;
 extern char *zklock_tls_cert;
 extern char *zklock_tls_key;

@@ -28,7 +28,8 @@ failed_checks()
 	local log
 	log=$(tap_log "$1")
 
-	[ ! -e "$log" ] || grep -a -B 2 -A 12 -E '(^|\] )not ok ' "$log" | cut -c 1-300 | sed -n 1,40p
+	[ ! -e "$log" ] ||
+		{ grep -a -B 2 -A 12 -E '(^|[])] )not ok ' "$log" || :; } | cut -c 1-300 | sed -n 1,40p
 }
 
 # may_try_again FILE: may the failure of this TAP file have been an accident?  Not
@@ -43,7 +44,7 @@ may_try_again()
 	log=$(tap_log "$1")
 	mapfile -t logs < <(server_logs "$1")
 	! grep -qaE "$ZK_CRASHES" "$log" ${logs[@]+"${logs[@]}"} || return 1
-	! grep -aE '(^|\] )not ok ' "$log" | grep -qE "$ZK_SAFETY"
+	! grep -aE '(^|[])] )not ok ' "$log" | grep -qE "$ZK_SAFETY"
 }
 
 # tap_failures: of each TAP file that failed, what has failed, how it ended, and

@@ -321,6 +321,32 @@ EOF_RUBY
 }
 
 #
+# A function for which alone it is on: only its first call has plans made anew
+#
+
+{
+	my $s = session($a);
+	my $plans = sub {
+		my $at = -s $a->logfile;
+
+		$s->run_ok('EXECUTE plain', 'a prepared statement');
+		return scalar(() = slurp_file($a->logfile, $at) =~ /PLANNER STATISTICS/g);
+	};
+
+	$s->run('SET zklock.advisory_locks = off; SET plan_cache_mode = force_generic_plan');
+	$s->run(q{CREATE FUNCTION in_zookeeper() RETURNS void LANGUAGE plpgsql
+		SET zklock.advisory_locks = on AS 'BEGIN PERFORM pg_advisory_xact_lock(1); END'});
+	$s->run('PREPARE plain AS SELECT pg_try_advisory_xact_lock(2)');
+	$s->run('SELECT in_zookeeper(); EXECUTE plain');
+	$s->run('SET log_planner_stats = on');
+	is($plans->(), 0, 'off: it has a plan');
+	$s->run('SELECT in_zookeeper()');
+	is($plans->(), 0, '... and keeps it, though the function has turned it on again');
+	$s->run('DROP FUNCTION in_zookeeper()');
+	$s->quit;
+}
+
+#
 # Jobs in Python that count in a file, several in each instance
 #
 

@@ -66,10 +66,11 @@ tap_failures()
 	done
 }
 
-# failures KIND: what those who see only this must know, in at most 70 lines.
+# failures KIND: what those who see only the last lines of all must know.
 failures()
 {
 	local name
+	local -A lines=([unit]=20 [unit-asan]=20 [sim]=12 [regress]=25 [isolation]=25 [tap]=60)
 
 	case $1 in
 		unit | unit-asan)
@@ -84,7 +85,7 @@ failures()
 			[ ! -e "$name" ] || head -n 60 "$name"
 			;;
 		tap) tap_failures ;;
-	esac | cut -c 1-300 | sed -n '1,70s/^/    /p'
+	esac | cut -c 1-300 | sed -n "1,${lines[$1]}s/^/    /p"
 	for name in "$ZK_WORK"/tree/tmp_check/log/hung_*.log; do
 		[ ! -e "$name" ] || { echo "    == ${name##*/}"; head -n 25 "$name" | sed 's/^/    /'; }
 	done

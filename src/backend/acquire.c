@@ -138,6 +138,25 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 }
 
 /*
+ * How long a call without a place in the queue may sleep for this session, in
+ * ms; 0, for ZK_NO_SESSION, if it was missing for too long.
+ */
+static int64
+timeout_of_session(SlotWait *wait, int session)
+{
+	ZkSessionInfo info;
+	int64		timeout = zk_timeout_left(session, wait->called_ms,
+										  &wait->no_session_since, &info);
+
+	if (timeout == 0)
+	{
+		wait->result->session = palloc(sizeof(info));
+		*wait->result->session = info;
+	}
+	return Min(timeout, RECHECK_MS);
+}
+
+/*
  * waiting_timeout
  *		How long a call without a place in the queue may sleep for this slot,
  *		in ms; 0, for ZK_NO_SESSION, if its session was missing for too long.
@@ -148,19 +167,41 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 int64
 waiting_timeout(SlotWait *wait, ZkSlot *slot)
 {
-	ZkSessionInfo info;
 	ZkContender contender;
-	int64		timeout;
 
 	(void) slot_read_contender(slot, &contender);
-	timeout = zk_timeout_left(contender.session, wait->called_ms,
-							  &wait->no_session_since, &info);
+	return timeout_of_session(wait, contender.session);
+}
+
+/*
+ * waiting_for_room
+ *		All slots are in use: sleep until one may be free.
+ *
+ * Returns ZK_PENDING, or why the wait is over.  The first call only prepares to
+ * sleep; the caller ends the wait by ConditionVariableCancelSleep().
+ */
+ZkOutcome
+waiting_for_room(SlotWait *wait)
+{
+	static uint32 wait_event = 0;
+	int64		sleep = zk_time_left(wait->deadline);
+	int64		timeout;
+	int64		check_in;
+
+	wait->asked = true;
+	if (sleep == 0)
+		return ZK_NOT_IN_TIME;
+	timeout = timeout_of_session(wait, 0);
 	if (timeout == 0)
-	{
-		wait->result->session = palloc(sizeof(info));
-		*wait->result->session = info;
-	}
-	return Min(timeout, RECHECK_MS);
+		return ZK_NO_SESSION;
+	sleep = sleep < 0 ? timeout : Min(sleep, timeout);
+	check_in = zk_check_client();
+	if (check_in >= 0)
+		sleep = Min(sleep, check_in);
+	InvalidateCatalogSnapshotConditionally();
+	(void) ConditionVariableTimedSleep(slots_room_cv(), Min(sleep, INT_MAX),
+									   ZkWaitEvent(wait_event, "ZkLockRoom"));
+	return ZK_PENDING;
 }
 
 /*
@@ -550,17 +591,25 @@ acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
 	return true;
 }
 
-static void
-want_slots(const ZkRequest *request)
+/* Want the slots of all locks; returns ZK_PENDING, or the outcome. */
+static ZkOutcome
+want_slots(const ZkRequest *request, SlotWait *wait)
 {
-	for (int i = 0; i < attempt.nlocks; i++)
+	bool		together = attempt.nlocks > 1;
+	ZkOutcome	outcome = ZK_PENDING;
+
+	for (int i = 0; i < attempt.nlocks && outcome == ZK_PENDING; i++)
 	{
 		HeldLock   *lock = attempt.locks[i];
-		bool		together = attempt.nlocks > 1;
 
-		lock->proc = slot_want(&lock->key, lock->kind, request->session,
-							   together);
+		do
+			lock->proc = slot_want(&lock->key, lock->kind, request->session,
+								   together);
+		while (lock->proc == NULL &&
+			   (outcome = waiting_for_room(wait)) == ZK_PENDING);
 	}
+	ConditionVariableCancelSleep();
+	return outcome;
 }
 
 /*
@@ -788,14 +837,14 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 		.callback = waiting_callback,
 		.arg = wait
 	};
-	bool		tier1;
+	bool		tier1 = false;
 	bool		gave_way = false;
 	ZkOutcome	outcome;
 
 	error_context_stack = &context;
 	/* before the wait, so that a holder hands the slot on */
-	want_slots(request);
-	for (;;)
+	outcome = want_slots(request, wait);
+	while (outcome == ZK_PENDING)
 	{
 		outcome = go_through_tiers(request, wait, &tier1);
 		if (outcome != ZK_REQUEUE_TIER1 && outcome != ZK_GIVE_WAY)
@@ -816,6 +865,7 @@ acquire_tiers(const ZkRequest *request, SlotWait *wait)
 			wait->queued = !wait->immediate;
 			give_way();
 		}
+		outcome = ZK_PENDING;
 	}
 	if (outcome != ZK_ACQUIRED)
 		fail_tiers(tier1, wait, outcome);

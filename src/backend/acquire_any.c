@@ -353,12 +353,15 @@ hold_any(AnyCall *call, int which)
 		acquire_for_session(&lock, 1);
 }
 
-/* Want the slots of all locks in "attempt". */
-static void
+/*
+ * Want the slots of all locks in "attempt"; returns ZK_PENDING, or the outcome.
+ */
+static ZkOutcome
 want_any(AnyCall *call)
 {
 	int			n = attempt.nlocks;
 	ZkAnyWait  *slots = &call->slots;
+	ZkOutcome	outcome = ZK_PENDING;
 
 	slots->procs = palloc(n * sizeof(ZkProcLock *));
 	slots->ready = palloc0(n * sizeof(bool));
@@ -367,16 +370,20 @@ want_any(AnyCall *call)
 	slots->immediate = call->wait.immediate;
 	slots->result = call->wait.result;
 	call->tier1 = palloc0(n * sizeof(bool));
-	slots->n = n;
-	for (int i = 0; i < n; i++)
+	while (slots->n < n && outcome == ZK_PENDING)
 	{
-		HeldLock   *lock = attempt.locks[i];
+		HeldLock   *lock = attempt.locks[slots->n];
 
 		lock->proc = slot_want_any(&lock->key, lock->kind,
 								   call->request->session, n,
 								   slots->immediate);
-		slots->procs[i] = lock->proc;
+		if (lock->proc != NULL)
+			slots->procs[slots->n++] = lock->proc;
+		else
+			outcome = waiting_for_room(&call->wait);
 	}
+	ConditionVariableCancelSleep();
+	return outcome;
 }
 
 /*
@@ -441,8 +448,9 @@ acquire_any(const ZkRequest *request, ZkResult *result)
 		attempt_add(hold_prepare(keys[i], request->kind, 0));
 
 	error_context_stack = &context;
-	want_any(&call);
-	outcome = wait_for_any(&call);
+	outcome = want_any(&call);
+	if (outcome == ZK_PENDING)
+		outcome = wait_for_any(&call);
 	if (outcome == ZK_ACQUIRED)
 		hold_any(&call, call.slots.which);
 	else

@@ -474,23 +474,27 @@ slots_room_cv(void)
  * slots_give_up_retained
  *		Give up all slots that are only retained, to make room for others.
  *
- * Returns whether a slot will soon be free.
+ * Returns whether a slot is free, or will soon be.
  */
 bool
 slots_give_up_retained(void)
 {
 	HASH_SEQ_STATUS scan;
 	ZkSlot	   *slot;
-	bool		room = false;
+	bool		room;
 
 	slots_lock_all(LW_EXCLUSIVE);
+	room = slots_in_use() < zklock_max_locks;
 	slots_scan(&scan);
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
-		if (slot->state == ZK_SLOT_IDLE && slot->procs == NULL)
+		if (slot->procs != NULL)
+			continue;
+		if (slot->state == ZK_SLOT_IDLE)
 			slot_event(slot, SLOT_GIVEN_UP);
-		if (slot->state == ZK_SLOT_RELEASING && slot->procs == NULL)
-			room = true;
+
+		/* being released; or only in the worker's mail */
+		room = true;
 	}
 	slots_unlock_all();
 	return room;

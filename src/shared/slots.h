@@ -78,6 +78,9 @@ extern bool slots_available(void);
 extern const ZkKey *slot_key(const ZkSlot *slot);
 extern ConditionVariable *slot_cv(ZkSlot *slot);
 
+/* to wait for a free slot */
+extern ConditionVariable *slots_room_cv(void);
+
 /* any process; takes the partition lock itself */
 extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);

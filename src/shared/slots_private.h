@@ -98,7 +98,6 @@ extern void slot_remove_unused(ZkSlot *slot);
 extern void slots_scan(HASH_SEQ_STATUS *scan);
 extern int	slots_in_use(void);
 extern bool slots_have_room(void);
-extern ConditionVariable *slots_room_cv(void);
 extern bool slots_give_up_retained(void);
 extern int64 slot_retain_time(const ZkSlot *slot);
 extern int32 slots_release_time(void);

@@ -32,9 +32,6 @@
 /* How long a writer that was seen behind readers is assumed to wait, in us. */
 #define RECHECK_TIME	1000000
 
-/* How long to wait until what was retained leaves room for another slot. */
-#define ROOM_TIME_MS	1000
-
 /*
  * slot_add_proc
  *		Link a ZkProcLock to its slot, as the latest arrival; the partition
@@ -132,48 +129,24 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
 	return mine;
 }
 
-/* Is there a slot with this key? */
-static bool
-has_slot(const ZkKey *key)
-{
-	ZkSlot	   *slot = slot_find_locked(key, LW_SHARED);
-
-	if (slot != NULL)
-		slot_unlock(slot);
-	return slot != NULL;
-}
-
 /*
- * If the lock needs a slot, and all are in use, have those given up that are
- * only retained, and wait until one is free.
+ * Want the slot with this very key, found or made: see slot_want().  NULL if all
+ * slots are in use.  Errors: 53200 out of ZkProcLocks.
  */
-static void
-await_room(const ZkKey *key)
-{
-	int64		until_ms = zk_now_ms() + ROOM_TIME_MS;
-	int64		left_ms;
-	static uint32 wait_event = 0;
-
-	while (slots_in_use() >= zklock_max_locks && !has_slot(key) &&
-		   slots_give_up_retained() && (left_ms = until_ms - zk_now_ms()) > 0)
-		(void) ConditionVariableTimedSleep(slots_room_cv(), left_ms,
-										   ZkWaitEvent(wait_event, "ZkLockRoom"));
-	ConditionVariableCancelSleep();
-}
-
-/* Want the slot with this very key, found or made: see slot_want(). */
 static ZkProcLock *
 want_this(const ZkKey *key, ZnodeKind kind, bool session,
 		  bool together, int alternatives, bool tries)
 {
 	ZkProcLock *proc = proc_new();
-	ZkSlot	   *slot = proc ? slot_enter_locked(key) : NULL;
+	ZkSlot	   *slot;
 
+	if (proc == NULL)
+		slots_report_full();
+	slot = slot_enter_locked(key);
 	if (slot == NULL)
 	{
-		if (proc != NULL)
-			proc_free(proc);
-		slots_report_full();
+		proc_free(proc);
+		return NULL;
 	}
 	proc->slot = slot;
 	proc->procno = ZkMyProcNumber;
@@ -193,6 +166,15 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	return proc;
 }
 
+/* The result of slot_want(), if "proc" is that of want_this(). */
+static ZkProcLock *
+wanted_or_soon(ZkProcLock *proc)
+{
+	if (proc == NULL && !slots_give_up_retained())
+		slots_report_full();
+	return proc;
+}
+
 /*
  * slot_want
  *		Find or make the slot that serves a lock, and note that this backend
@@ -200,12 +182,16 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
  *
  * Called before the wait for the heavyweight lock, so that a holder sees a
  * backend to hand the slot to.  A backend wants or holds a slot once;
- * slot_unwant() ends a want, slot_drop() a hold.  Waits if there is no room
- * until what is only retained has been given up.  "kind" is that of the
+ * slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of the
  * contender that the backend needs; "session" is only shown in zk_locks;
  * "together" is for slots_take_together().
  *
- * Errors: 53200 if all zklock.max_locks slots are in use, or all ZkProcLocks.
+ * If all zklock.max_locks slots are in use, those that are only retained are
+ * given up.  Returns NULL if a slot is free soon: the caller waits for
+ * slots_room_cv(), and calls again.
+ *
+ * Errors: 53200 if all slots are in use, and none is being released; or all
+ * ZkProcLocks, which are never kept behind a release.
  */
 ZkProcLock *
 slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
@@ -213,8 +199,8 @@ slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
 	ZkKey		mine;
 	const ZkKey *served = slot_key_for(key, kind, together, &mine);
 
-	await_room(served);
-	return want_this(served, kind, session, together, 0, false);
+	return wanted_or_soon(want_this(served, kind, session, together, 0,
+									false));
 }
 
 /*
@@ -244,7 +230,7 @@ is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
  *		If the instance's contender for the lock in the other mode is being
  *		given up, want its slot, so as to be woken when it is gone; else NULL.
  *
- * The caller wants the slot in its own mode.  Errors: as slot_want().
+ * The caller wants the slot in its own mode.  Errors: 53200 out of ZkProcLocks.
  */
 ZkProcLock *
 slot_want_leaving(const ZkProcLock *proc)
@@ -931,8 +917,8 @@ slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
 	const ZkKey *served = slot_key_for(key, kind, false, &mine);
 
 	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
-	await_room(served);
-	return want_this(served, kind, session, false, alternatives, tries);
+	return wanted_or_soon(want_this(served, kind, session, false, alternatives,
+									tries));
 }
 
 static bool

@@ -1795,11 +1795,12 @@ on_expired(Recipe *recipe, RecipeOutput *out)
 			recipe->state == RECIPE_OWNER ? RECIPE_REPORT_LOST : 0);
 }
 
+/* No node: a parent has just been collected. */
 static void
 on_mkdir_done(Recipe *recipe, const RecipeInput *in)
 {
-	recipe->mkdir_error = in->answer.result == REQUEST_NO_NODE ||
-		in->answer.result == REQUEST_REFUSED ? in->answer.error : 0;
+	recipe->mkdir_error = in->answer.result == REQUEST_REFUSED ?
+		in->answer.error : 0;
 }
 
 /*

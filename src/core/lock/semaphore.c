@@ -525,7 +525,6 @@ look_around(Semaphore *semaphore, SemaphoreOutput *out, SemaphoreState state)
 	semaphore->state = state;
 	semaphore->serial++;
 	semaphore->mkdir_error = 0;
-	semaphore->name_made = false;
 	semaphore->name_read = false;
 	semaphore->others = -1;
 	not_created(semaphore);
@@ -988,17 +987,15 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 }
 
 /*
- * The first error explains the others.  If <name> was there a moment ago, its
- * absence is none: then it has just been collected.
+ * The first error explains the others.  No node is none: a parent has just been
+ * collected.
  */
 static void
 on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
 {
 	if (semaphore->mkdir_error == 0 &&
-		(in->answer.result == REQUEST_REFUSED ||
-		 (in->answer.result == REQUEST_NO_NODE && !semaphore->name_made)))
+		in->answer.result == REQUEST_REFUSED)
 		semaphore->mkdir_error = in->answer.error;
-	semaphore->name_made = true;
 }
 
 static void

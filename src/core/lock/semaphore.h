@@ -85,7 +85,6 @@ typedef struct Semaphore
 	int			permits;
 	char		agreement[SEMAPHORE_DATA_SIZE]; /* data of <name>/leases */
 	int			making;			/* directories: 1, with parents: 2; or 0 */
-	bool		name_made;		/* the attempt to make <name> was answered */
 	int			mkdir_error;	/* why that of a directory failed, or 0 */
 	bool		name_read;		/* PREPARING, CHECKING: <name> may be used */
 	bool		has_node;		/* our permit exists, for all we know */

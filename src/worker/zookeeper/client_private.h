@@ -52,6 +52,7 @@ typedef struct ClientEvent
 	const char *created;		/* path, in the memory of the multi, or NULL */
 	struct Barrier *barrier;	/* what the request is behind, or NULL;
 								 * malloc'd */
+	int			parents_code;	/* MKDIRS: of the parents, see operation.c */
 	char	  **children;		/* one malloc'd block */
 	int			nchildren;
 	char	   *data;			/* malloc'd */
@@ -82,6 +83,9 @@ typedef struct Client
 	bool		may_be_refused; /* SASL may fail, which the library does not
 								 * report */
 	ClientEvent *taken;			/* taken from the queue, not delivered yet */
+
+	/* For the library's thread that delivers answers: see operation.c. */
+	int			parents_code;
 
 	/* Shared with other threads, under event_lock of client.c. */
 	zhandle_t  *passed;			/* from the thread that opened it, or to the

@@ -103,6 +103,40 @@ callback_create(int rc, const char *value, const struct Stat *stat,
 	callback_string(rc, value, data);
 }
 
+/*
+ * A parent of a directory is answered just before the directory; "data" is the
+ * Client.  One that is missing has been collected meanwhile, but for the
+ * topmost one, which is missing if the chroot is.
+ */
+static void
+callback_parent(int rc, const char *value pg_attribute_unused(),
+				const void *data)
+{
+	Client	   *client = (Client *) data;
+
+	if (client->parents_code == ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
+		client->parents_code = code_of(rc);
+}
+
+static void
+callback_topmost(int rc, const char *value, const void *data)
+{
+	Client	   *client = (Client *) data;
+
+	client->parents_code = rc == ZNONODE ? rc : ZOK;
+	callback_parent(rc, value, data);
+}
+
+/* A directory, behind its parents. */
+static void
+callback_directory(int rc, const char *value, const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+
+	event->parents_code = event->client->parents_code;
+	callback_string(rc, value, data);
+}
+
 /* The barrier before an operation is answered before it. */
 static void
 callback_barrier(int rc, const void *data)
@@ -411,24 +445,6 @@ operation_make_heartbeat(Client *client, MemoryContext context)
 	return op;
 }
 
-/*
- * Create the directory's parents, as plain nodes.  If that fails, the create
- * of the directory itself shows it.
- */
-static void
-send_mkdir_parents(const Client *client, const char *path)
-{
-	char		parent[ZNODE_PATH_SIZE];
-
-	for (const char *slash = strchr(path + 1, '/'); slash != NULL;
-		 slash = strchr(slash + 1, '/'))
-	{
-		strlcpy(parent, path, slash - path + 1);
-		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
-					ZOO_PERSISTENT, callback_string, NULL);
-	}
-}
-
 static bool
 sets_watch(const Operation *op)
 {
@@ -496,6 +512,35 @@ acl_of(const Operation *op)
 	return &readable;
 }
 
+/*
+ * Create a directory and its parents, which are plain nodes.  If one of those
+ * cannot be made, the create of the directory fails.
+ */
+static int
+send_mkdirs(Operation *op)
+{
+	ClientEvent *event = &op->event;
+	Client	   *client = event->client;
+	const char *first = strchr(op->path + 1, '/');
+	char		parent[ZNODE_PATH_SIZE];
+
+	for (const char *slash = first; slash != NULL;
+		 slash = strchr(slash + 1, '/'))
+	{
+		strlcpy(parent, op->path, slash - op->path + 1);
+		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
+					ZOO_PERSISTENT, slash == first ?
+					callback_topmost : callback_parent, client);
+	}
+
+	/* a directory without parents is the topmost one itself */
+	event->parents_code = first ? ZOK : ZNONODE;
+	return zoo_acreate(client->handle, op->path, op->request.data,
+					   data_len(op), acl_of(op), op->request.persistent ?
+					   ZOO_PERSISTENT : ZOO_CONTAINER,
+					   first ? callback_directory : callback_string, event);
+}
+
 /* Pass the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op, Watches *watches)
@@ -509,8 +554,7 @@ send_by_kind(Operation *op, Watches *watches)
 	switch (op->request.kind)
 	{
 		case REQUEST_MKDIRS:
-			send_mkdir_parents(client, op->path);
-			pg_fallthrough;		/* FALLTHROUGH */
+			return send_mkdirs(op);
 		case REQUEST_MKDIR:
 			return zoo_acreate(handle, op->path, data, data_len(op),
 							   acl_of(op), op->request.persistent ?
@@ -820,6 +864,13 @@ operation_is_proof(const Operation *op)
 		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
 }
 
+/* Why the parents of a directory cannot be made, or ZOK. */
+static int
+parents_code(const Operation *op)
+{
+	return op->request.kind == REQUEST_MKDIRS ? op->event.parents_code : ZOK;
+}
+
 RequestResult
 operation_result(const Operation *op)
 {
@@ -830,7 +881,8 @@ operation_result(const Operation *op)
 		case ZOK:
 			return REQUEST_OK;
 		case ZNONODE:
-			return op->parent_lost ? REQUEST_UNKNOWN : REQUEST_NO_NODE;
+			return op->parent_lost ? REQUEST_UNKNOWN :
+				parents_code(op) != ZOK ? REQUEST_REFUSED : REQUEST_NO_NODE;
 		case ZNODEEXISTS:
 			/* another client made the directory */
 			return op->request.kind == REQUEST_MKDIR ||
@@ -868,7 +920,8 @@ operation_fill_answer(const Operation *op, RequestAnswer *answer)
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
 	answer->result = operation_result(op);
-	answer->error = event->code;
+	answer->error = event->code == ZNONODE && parents_code(op) != ZOK ?
+		parents_code(op) : event->code;
 	answer->not_empty = event->code == ZNOTEMPTY;
 	if (creates(op) && event->code == ZOK)
 	{

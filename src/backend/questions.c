@@ -611,7 +611,15 @@ cancel_local_holders(const ZkLockName *lock)
 	}
 	cancelled = slots_cancel_holders(&lock->key, pids, nallowed);
 	if (claim_end_of(&lock->key))
+	{
+		char		path[ZNODE_PATH_SIZE];
+
 		cancelled++;
+		key_path(&lock->key, path);
+		ereport(LOG,
+				(errmsg("claim of lock \"%s\" has ended because zk_cancel_holders() was called",
+						path)));
+	}
 	pfree(pids);
 	return cancelled;
 }

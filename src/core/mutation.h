@@ -81,6 +81,8 @@ typedef enum ZkMutation
 	ZK_GROUP_AGAIN,				/* send a group again with other writes of its
 								 * owner */
 	ZK_CLAIM_STAYS,				/* do not end claims that are over */
+	ZK_CLAIM_OVERLOOKED,		/* when one begins, do not note when it must be
+								 * looked at */
 	ZK_CLAIM_OVER_USED,			/* use and renew those that are over */
 	ZK_CLAIM_NOT_RENEWED,		/* renew none, and say that it was */
 	ZK_CLAIM_RENEWED_UNPROVED,	/* renew those of a session that may have

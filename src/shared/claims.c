@@ -392,7 +392,7 @@ claim_begin(int number, ZkProcLock *proc, int64 now)
 	if (proc->lost)
 		(void) slot_drop_locked(proc, now);
 	slot_unlock_last(slot);
-	if (due_us != PG_INT64_MAX)
+	if (due_us != PG_INT64_MAX && !ZK_MUTATED(ZK_CLAIM_OVERLOOKED))
 		note_due(due_us);
 }
 
@@ -771,15 +771,19 @@ claims_due_ms(void)
 	return due_us == PG_INT64_MAX ? 0 : (due_us + 999) / 1000;
 }
 
-/* Look at one claim, with the partition lock of its slot; true if it ends. */
+/*
+ * Look at one claim, with the partition lock of its slot; true if it ends.  Else
+ * *due_us becomes the time when to look again, if that is earlier.
+ */
 static bool
-look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, ZkEndedClaim *ended)
+look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, int64 *due_us,
+			  ZkEndedClaim *ended)
 {
 	bool		lost = entry->proc->lost;
 
 	if (!lost && !claim_is_over(end_of(entry), now))
 	{
-		note_due(end_of(entry));
+		*due_us = Min(*due_us, end_of(entry));
 		return false;
 	}
 	if (!lost && slot->nholding > 1)
@@ -803,6 +807,7 @@ int
 claims_end_due(ZkEndedClaim *ended, int room)
 {
 	int64		now = zk_now_us();
+	int64		due_us = PG_INT64_MAX;
 	int			n = 0;
 	int			i;
 
@@ -822,12 +827,11 @@ claims_end_due(ZkEndedClaim *ended, int room)
 		if (slot == NULL)
 			continue;
 		if (*(ZkProcLock *volatile *) &entry->proc == proc &&
-			look_at_entry(entry, slot, now, &ended[n]))
+			look_at_entry(entry, slot, now, &due_us, &ended[n]))
 			n++;
 		slot_unlock_last(slot);
 	}
-	if (i < zklock_max_claims)
-		note_due(now);
+	note_due(i < zklock_max_claims ? now : due_us);
 	return n;
 }
 

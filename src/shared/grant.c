@@ -605,13 +605,14 @@ slots_retire(void)
  *		Another client asks for the lock: cancel the statements of its holders,
  *		and end the claim that holds it.
  *
- * Returns how many were canceled or ended.  A holder that is committing is
+ * Returns how many statements were canceled.  A holder that is committing is
  * left alone, since it ends by itself.  The client that asks is unknown, so
  * holders that only superusers may cancel are left alone, too: sessions of
  * superusers, and processes without a role.  *nleft is the number of those.
+ * *claim_ended: there was a claim.
  */
 int
-slot_cancel_holders(ZkSlot *slot, int *nleft)
+slot_cancel_holders(ZkSlot *slot, int *nleft, bool *claim_ended)
 {
 	int			n = 0;
 
@@ -624,8 +625,7 @@ slot_cancel_holders(ZkSlot *slot, int *nleft)
 			(*nleft)++;
 		else if (proc_cancel(proc))
 			n++;
-	if (claim_end_of_slot(slot, zk_now_us()))
-		n++;
+	*claim_ended = claim_end_of_slot(slot, zk_now_us());
 	slot_unlock(slot);
 	return n;
 }

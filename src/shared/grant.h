@@ -61,7 +61,8 @@ extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);
 extern bool slot_set_gone(ZkSlot *slot, ZkContender *wanted);
-extern int	slot_cancel_holders(ZkSlot *slot, int *nleft);
+extern int	slot_cancel_holders(ZkSlot *slot, int *nleft,
+								bool *claim_ended);
 extern bool slot_end_wait(ZkSlot *slot, int pid, int64 since,
 						  uint32 deadlock);
 extern int64 slot_check_idle(ZkSlot *slot, int64 now_ms);

@@ -77,6 +77,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"delete_forgotten", ZK_DELETE_FORGOTTEN, false},
 	{"group_again", ZK_GROUP_AGAIN, false},
 	{"claim_stays", ZK_CLAIM_STAYS, false},
+	{"claim_overlooked", ZK_CLAIM_OVERLOOKED, false},
 	{"claim_over_used", ZK_CLAIM_OVER_USED, false},
 	{"claim_not_renewed", ZK_CLAIM_NOT_RENEWED, false},
 	{"claim_renewed_unproved", ZK_CLAIM_RENEWED_UNPROVED, false},

@@ -200,14 +200,15 @@ SELECT becomes_free('advisory/regress_zk/42');
 
 -- the ttl: over, with nobody there
 SELECT zk_stat_reset();
-SELECT zk_claim('a', '1 s') AS a \gset
-SELECT zk_renew_claim(:'a');
+SELECT zk_claim('a', '1 h') AS a \gset
+SELECT zk_renew_claim(:'a', '1 s');
 SELECT becomes_free('a');
 SELECT zk_renew_claim(:'a'), (SELECT count(*) FROM zk_claims);
 -- ... and while the claim is in use
-SELECT zk_claim('a', '1 s') AS a \gset
+SELECT zk_claim('a', '1 h') AS a \gset
 BEGIN;
 SELECT zk_use_claim(:'a');
+SELECT zk_renew_claim(:'a', '1 s');
 SELECT pg_sleep(extract(epoch FROM expires_at - clock_timestamp()) + 0.01) FROM zk_claims;
 SELECT zk_renew_claim(:'a'), is_free('a');
 SELECT users, expires_at < clock_timestamp() AS over FROM zk_claims;

@@ -34,7 +34,12 @@ sub claim
 	return $token;
 }
 
-sub renew { return value($_[0], "SELECT zk_renew_claim('$_[1]')"); }
+sub renew
+{
+	my ($node, $token, $ttl) = @_;
+
+	return value($node, "SELECT zk_renew_claim('$token'" . ($ttl ? ", '$ttl'" : '') . ')');
+}
 
 sub is_free { return value($_[0], "SELECT zk_try_lock('$_[1]')"); }
 
@@ -92,9 +97,10 @@ value($a, 'CREATE TABLE t (i int)');
 
 # the ttl, with a transaction of another instance that waits
 {
-	my $token = claim($a, 'ttl', '1 s');
+	my $token = claim($a, 'ttl');
 	my $other = waiter($b, 'ttl', 2);
 
+	is(renew($a, $token, '1 s'), 't', 'a claim is renewed for a shorter time');
 	is($other->result->{message}, undef, 'a claim that is not renewed ends');
 	is(renew($a, $token), 'f', 'and cannot be renewed any more');
 	$other->run_ok('COMMIT');
@@ -105,11 +111,12 @@ value($a, 'CREATE TABLE t (i int)');
 
 # ... while a transaction uses it
 {
-	my $token = claim($a, 'used', '1 s');
+	my $token = claim($a, 'used');
 	my $user = user($a, $token);
 	my $local = waiter($a, 'used', 1);
 	my $other = waiter($b, 'used', 2);
 
+	is(renew($a, $token, '1 s'), 't', 'one in use, too');
 	$a->poll_query_until('postgres', 'SELECT expires_at < clock_timestamp() FROM zk_claims');
 	is(renew($a, $token), 'f', 'a claim that is over cannot be renewed, though in use');
 	sql_error($a, "SELECT zk_use_claim('$token')",
@@ -164,8 +171,12 @@ value($a, 'CREATE TABLE t (i int)');
 	is(becomes_free($b, 'worker'), 't', 'which gives up the lock');
 
 	# the ttl does not depend on the worker
-	$token = claim($a, 'stopped', '1 s');
+	my $session = ZkSession->new($a);
+	$session->run_ok('SET zklock.commit_check = off; BEGIN');
+	push @tokens, $token = $session->run_ok("SELECT zk_claim('stopped', '1 s')");
 	my $worker = stop_worker($a);
+	$session->run_ok('COMMIT');
+	$session->quit;
 	$a->poll_query_until('postgres', 'SELECT expires_at < clock_timestamp() FROM zk_claims');
 	is(renew($a, $token), 'f', 'without a worker, too, a claim that is over is not renewed');
 	sql_error($a, "SELECT zk_use_claim('$token')",
@@ -268,6 +279,14 @@ value($a, 'CREATE TABLE t (i int)');
 		},
 		'the claim to end because another instance has asked');
 	is(becomes_free($b, 'asked'), 't', 'and its lock is free');
+	ok($a->log_contains(qr/claim of lock "\/zklock\/asked" has ended because another client has requested that/),
+		'which is logged');
+
+	$token = claim($a, 'asked here');
+	is(value($a, "SELECT zk_cancel_holders('asked here')"), 1, 'a claim ends because its own instance has asked');
+	is(renew($a, $token), 'f', 'and is not renewed');
+	ok($a->log_contains(qr/claim of lock "\/zklock\/asked%20here" has ended because zk_cancel_holders\(\) was called/),
+		'which is logged');
 }
 
 #

@@ -159,7 +159,8 @@ static void
 revoked(const Contender *contender)
 {
 	int			nleft;
-	int			n = slot_cancel_holders(contender->slot, &nleft);
+	bool		claim_ended;
+	int			n = slot_cancel_holders(contender->slot, &nleft, &claim_ended);
 
 	ereport(LOG,
 			(errmsg("another client requests revocation of lock \"%s\"", contender->directory),
@@ -169,6 +170,10 @@ revoked(const Contender *contender)
 							  n, n) :
 			 errdetail("Holders whose statement has been canceled: %d.  Holders left alone, since only superusers may cancel them: %d.",
 					   n, nleft)));
+	if (claim_ended)
+		ereport(LOG,
+				(errmsg("claim of lock \"%s\" has ended because another client has requested that",
+						contender->directory)));
 }
 
 static void

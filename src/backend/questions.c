@@ -938,41 +938,38 @@ ask_owner(const char *path, int timeout_ms, StringInfo owner)
 	return true;
 }
 
-/* The instance with this id, of those in an answer. */
-static bool
-describe_instance(StringInfo buf, const char *id, const char *next, int count)
+/* Remember the instances in an answer. */
+static void
+note_instances(const char *next, int count)
 {
+	ZkInstance *instances = palloc0(Max(count, 1) * sizeof(ZkInstance));
+	int			n = 0;
+
 	for (int i = 0; i < count; i++)
 	{
 		const ZkQueueEntry *entry = (const ZkQueueEntry *) next;
 		Member		member;
 
-		member_parse(&member, entry->bytes + entry->node_len, entry->data_len);
-		if ((member.words & MEMBER_ID) && strcmp(member.id, id) == 0)
-		{
-			appendStringInfo(buf, "\"%s\" (host %s, port %d)",
-							 text_of_string(member.cluster_name),
-							 text_of_string(member.host), member.port);
-			return true;
-		}
 		next += ZkQueueEntrySize(entry);
+		member_parse(&member, entry->bytes + entry->node_len, entry->data_len);
+		if (!(member.words & MEMBER_ID))
+			continue;
+		strlcpy(instances[n].id, member.id, WORD_VALUE_SIZE);
+		strlcpy(instances[n].cluster_name, member.cluster_name,
+				WORD_VALUE_SIZE);
+		strlcpy(instances[n].host, member.host, WORD_VALUE_SIZE);
+		instances[n++].port = member.port;
 	}
-	return false;
+	instances_write(instances, n);
+	pfree(instances);
 }
 
-/*
- * ask_instance
- *		Which instance of the fleet has this id, by its name and address; false
- *		if none has, or it is not known within the timeout.
- *
- * Errors: 57014 cancelled; out of memory.
- */
-bool
-ask_instance(const char *id, int timeout_ms, StringInfo instance)
+/* Read the instances of the fleet, if ZooKeeper answers within the timeout. */
+static void
+ask_instances(int timeout_ms)
 {
 	Asking		asking = {0};
 	ZkFleetInfo fleet;
-	volatile bool found = false;
 
 	session_read_fleet(&fleet);
 	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
@@ -980,13 +977,40 @@ ask_instance(const char *id, int timeout_ms, StringInfo instance)
 		ask(&asking, ZK_QUESTION_FLEET,
 			psprintf("%s/%s", fleet.root, MEMBER_DIR),
 			zk_now_ms() + timeout_ms);
-		if (asking.answer && asking.answer->refusal == ZK_REFUSAL_NONE &&
-			asking.answer->count > 0)
-			found = describe_instance(instance, id,
-									  copy_entries(asking.answer),
-									  asking.answer->count);
+		if (asking.answer && asking.answer->refusal == ZK_REFUSAL_NONE)
+			note_instances(asking.answer->count > 0 ?
+						   copy_entries(asking.answer) : NULL,
+						   asking.answer->count);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(&asking));
 	end_asking(0, PointerGetDatum(&asking));
+}
+
+/*
+ * ask_instance
+ *		Which instance of the fleet has this id, by its name and address; false
+ *		if none has, or it is not known within the timeout.
+ *
+ * Anybody can make up ids, so the instances are read again only when it is a
+ * while since they were.
+ *
+ * Errors: 57014 cancelled; out of memory.
+ */
+bool
+ask_instance(const char *id, int timeout_ms, StringInfo buf)
+{
+	ZkInstance	instance;
+	bool		known;
+	bool		found = instances_find(id, &instance, &known);
+
+	if (!known)
+	{
+		ask_instances(timeout_ms);
+		found = instances_find(id, &instance, &known);
+	}
+	if (found)
+		appendStringInfo(buf, "\"%s\" (host %s, port %d)",
+						 text_of_string(instance.cluster_name),
+						 text_of_string(instance.host), instance.port);
 	return found;
 }

@@ -15,7 +15,7 @@
 
 #include "lib/stringinfo.h"
 
-extern bool ask_instance(const char *id, int timeout_ms, StringInfo instance);
+extern bool ask_instance(const char *id, int timeout_ms, StringInfo buf);
 extern bool ask_owner(const char *path, int timeout_ms, StringInfo owner);
 
 #endif							/* ZKLOCK_BACKEND_QUESTIONS_H */

@@ -16,7 +16,7 @@
  *
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards the fields of SessionShared; only the worker
- * writes.  The fields of ProofShared have no lock: each is an atomic, and only
+ * writes, but for the instances, which the backend writes that has read them.  The fields of ProofShared have no lock: each is an atomic, and only
  * the worker writes lease_until_ms and "given".  Backends read them before
  * their slots: if a slot is not lost after that, the lease read was its
  * session's.
@@ -55,6 +55,9 @@ typedef struct SessionShared
 	int64		directories;	/* lock directories made since server start */
 	char		auths[ZK_AUTHS_SIZE];	/* for the worker only */
 	ZkFleetInfo fleet;
+	int64		instances_ms;	/* when they were read, as of zk_now_ms() */
+	int			ninstances;
+	ZkInstance	instances[ZK_KNOWN_INSTANCES];
 } SessionShared;
 
 /* Whether one session is alive. */
@@ -301,6 +304,44 @@ session_write_fleet(const ZkFleetInfo *info)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
 	shared->fleet = *info;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * instances_find
+ *		The instance with this id, of those that were read last; false if there
+ *		is none, or they were read too long ago.  *known: they were not.
+ */
+bool
+instances_find(const char *id, ZkInstance *instance, bool *known)
+{
+	bool		found = false;
+
+	LWLockAcquire(session_lock, LW_SHARED);
+	*known = shared->instances_ms != 0 &&
+		zk_now_ms() - shared->instances_ms < ZK_KNOWN_MS;
+	for (int i = 0; *known && !found && i < shared->ninstances; i++)
+		if (strcmp(shared->instances[i].id, id) == 0)
+		{
+			*instance = shared->instances[i];
+			found = true;
+		}
+	LWLockRelease(session_lock);
+	return found;
+}
+
+/*
+ * instances_write
+ *		These are the instances of the fleet, or as many as are remembered.
+ */
+void
+instances_write(const ZkInstance *instances, int n)
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	shared->ninstances = Min(n, ZK_KNOWN_INSTANCES);
+	memcpy(shared->instances, instances,
+		   shared->ninstances * sizeof(ZkInstance));
+	shared->instances_ms = zk_now_ms();
 	LWLockRelease(session_lock);
 }
 

@@ -105,6 +105,19 @@ typedef struct ZkFleetInfo
 	uint32		told;			/* hash of the misfits logged last; 0: none */
 } ZkFleetInfo;
 
+/* How many instances of the fleet are remembered, and how long, in ms. */
+#define ZK_KNOWN_INSTANCES	64
+#define ZK_KNOWN_MS			1000
+
+/* An instance of the fleet, as it was read last. */
+typedef struct ZkInstance
+{
+	char		id[WORD_VALUE_SIZE];	/* prefix of its claims' tokens */
+	char		cluster_name[WORD_VALUE_SIZE];
+	char		host[WORD_VALUE_SIZE];
+	int			port;
+} ZkInstance;
+
 /* module load */
 extern void session_info_request_shmem(void);
 extern void session_info_startup_shmem(void);
@@ -120,6 +133,8 @@ extern int64 lease_read_ms(int session);
 extern void proof_wake_waiters(void);
 
 /* backends */
+extern bool instances_find(const char *id, ZkInstance *instance, bool *known);
+extern void instances_write(const ZkInstance *instances, int n);
 extern uint32 proof_ask(int session);
 extern bool proof_is_given(int session, uint32 ticket);
 extern void proof_prepare_wait(void);

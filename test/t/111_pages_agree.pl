@@ -371,11 +371,11 @@ sub wrong_functions
 	my @takers = grep { !/$takes_none/ } public_functions();
 	my %granted = ('everyone, as with advisory locks' => [ public_functions() ]);
 
-	while ($sql =~ /^GRANT (?:EXECUTE|SELECT) ON (?:FUNCTION )?(zk_\w+)[^;]* TO (\w+);/mg)
+	while ($sql =~ /^GRANT (?:EXECUTE|SELECT) ON (?:FUNCTION )?(zk_\w+)[^;]* TO (\w+(?:, \w+)*);/mg)
 	{
-		my ($name, $role) = ($1, $2);
+		my ($name, @roles) = ($1, split /, /, $2);
 
-		push @{ $granted{"members of $role"} }, $name unless $name =~ /_status$/;
+		push @{ $granted{"members of $_"} }, $name for grep { $name !~ /_status$/ } @roles;
 	}
 	return (differences([ functions_of_code() ], [ functions_of_page($text) ]),
 		(map { differences($granted{$_}, [ ($usable_by{$_} // '') =~ /`(zk_\w+)`/g ]) } sort keys %granted),

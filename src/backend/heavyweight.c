@@ -154,6 +154,12 @@ heavyweight_lock_ahead(const Heavyweight *lock)
 		return;
 	weak.mode = AccessShareLock;
 	(void) heavyweight_lock(&weak, false, true, -1);
+
+	/*
+	 * A process that is terminated here would release a mode that it does not
+	 * hold.  The wait is short: those that get ShareLock release it at once.
+	 */
+	HOLD_INTERRUPTS();
 	ahead_of_waiters(&lock->tags[0], ShareUpdateExclusiveLock, true);
 	PG_TRY();
 	{
@@ -164,6 +170,7 @@ heavyweight_lock_ahead(const Heavyweight *lock)
 		ahead_of_waiters(&lock->tags[0], ShareUpdateExclusiveLock, false);
 	}
 	PG_END_TRY();
+	RESUME_INTERRUPTS();
 	heavyweight_unlock(&weak, false, 1);
 }
 

@@ -79,6 +79,7 @@ help:
 	@echo "                also rivals/run case RIVAL FAULT SEED: rivals/README.md"
 	@echo "make unit       unit tests only (cmocka); also unit-asan, unit-valgrind"
 	@echo "make simulate   the worker and backends in virtual time, schedules by their seeds"
+	@echo "make simulate-mutations   whether it finds what is broken on purpose"
 	@echo "make prove      models of the protocols, checked by spin: doc/proof.md;"
 	@echo "                also proof/run MODEL, and proof/run MODEL CONDITION"
 	@echo "make installcheck   regress and isolation tests on a running server: test/README.md"
@@ -242,15 +243,22 @@ build/sim/guest.so: $(patsubst %.c,build/sim/obj/%.o,$(SIM_SRC) $(SIM_GUEST))
 build/sim/sim: $(SIM_HOST:%.c=build/sim/obj/%.o)
 	$(CC) -rdynamic -o $@ $^ -ldl
 
-# SEED, SCHEDULES, SECONDS, MUTATION, MUTATIONS=1, TRACE=1, TWICE=1, DAYS
+# SEED, SCHEDULES (100) or SECONDS, MUTATION; on all cores.  TRACE=1, TWICE=1 and
+# DAYS on one.
+SIM_OPTIONS = $(if $(MUTATION),--mutation $(MUTATION)) $(if $(TRACE),--trace) \
+	$(if $(TWICE),--twice) $(if $(DAYS),--days $(DAYS))
+SIM_SEED = $(or $(SEED),$(shell date +%s)000)
+
 simulate: build/sim/sim build/sim/guest.so
-ifdef MUTATIONS
-	@SEED=$(SEED) test/sim/mutations $(MUTATION)
+ifneq ($(TRACE)$(TWICE)$(DAYS),)
+	@build/sim/sim --seed $(SIM_SEED) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
+		$(SIM_OPTIONS) build/sim/guest.so
 else
-	@build/sim/sim $(if $(SEED),--seed $(SEED)) $(if $(SCHEDULES),--schedules $(SCHEDULES)) \
-		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(MUTATION),--mutation $(MUTATION)) \
-		$(if $(TRACE),--trace) $(if $(TWICE),--twice) \
-		$(if $(DAYS),--days $(DAYS)) build/sim/guest.so
+	@test/sim/play $(SIM_SEED) $(or $(SECONDS:%=%s),$(SCHEDULES),100) $(SIM_OPTIONS)
 endif
 
-.PHONY: check-fast kubernetes prove rivals simulate all deb dist drawing site help images matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))
+# Each mutation must be found, or be listed as one that cannot be: MUTATION, SEED
+simulate-mutations: build/sim/sim build/sim/guest.so
+	@SEED=$(SEED) test/sim/mutations $(MUTATION)
+
+.PHONY: check-fast simulate-mutations kubernetes prove rivals simulate all deb dist drawing site help images matrix link-expected test demo soak chaos bench bench-quick unit unit-asan unit-valgrind $(foreach kind,unit unit-asan unit-valgrind,$(UNIT_TESTS:%=$(kind)/%))

@@ -120,6 +120,7 @@ typedef struct RequestAnswer
 	const char *data;			/* of WATCH and GET: not terminated */
 	int			data_len;		/* -1: none */
 	int			size;			/* of STAT: length of the data */
+	int			child_count;	/* the same: number of children */
 	int64_t		mzxid;			/* of SET: zxid of that write */
 	int64_t		czxid;			/* of STAT, WATCH, GET */
 	int32_t		version;		/* the same, and of SET: version of the data */

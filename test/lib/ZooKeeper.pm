@@ -879,6 +879,11 @@ Returns the path as created.  acl: "open" (default), "creator", "read" or
 
 Many ephemeral nodes at once.
 
+=item create_crowd($pattern, $first, $n, $data), delete_crowd($pattern, $first, $n)
+
+Thousands of nodes in a moment, not ephemeral: the pattern with a number for its
+%d, from C<$first> on.
+
 =item set($path, $data), set_hex($path, $digits), set_acl($path, $acl),
 delete($path)
 
@@ -915,6 +920,8 @@ sub get { return $_[0]->_call('get', $_[1]); }
 sub exists { return $_[0]->_call('exists', $_[1]); }
 sub create { my $self = shift; return $self->_call('create', shift, {@_}); }
 sub create_all { return $_[0]->_call('create_all', $_[1], $_[2] // ''); }
+sub create_crowd { my $self = shift; return $self->_call('create_crowd', @_); }
+sub delete_crowd { my $self = shift; return $self->_call('delete_crowd', @_); }
 sub delete_all { return $_[0]->_call('delete_all', $_[1]); }
 sub set { return $_[0]->_call('set', $_[1], $_[2]); }
 sub delete { return $_[0]->_call('delete', $_[1]); }

@@ -108,6 +108,28 @@ class Client:
         for result in results:
             result.get(timeout=180)
 
+    def _crowd(self, pattern, first, n, act):
+        """Acts on pattern % first, pattern % (first + 1), and so on, many in
+        each request."""
+        results = []
+        for start in range(first, first + n, 500):
+            request = self._zk.transaction()
+            for i in range(start, min(start + 500, first + n)):
+                act(request, pattern % i)
+            results.append(request.commit_async())
+        for result in results:
+            for part in result.get(timeout=180):
+                if isinstance(part, Exception):
+                    raise part
+
+    def create_crowd(self, pattern, first, n, data=''):
+        self._crowd(pattern, first, n,
+                    lambda request, path: request.create(path, data.encode()))
+
+    def delete_crowd(self, pattern, first, n):
+        self._crowd(pattern, first, n,
+                    lambda request, path: request.delete(path))
+
     def delete_all(self, paths):
         results = [self._zk.delete_async(path) for path in paths]
         for result in results:

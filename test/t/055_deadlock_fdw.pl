@@ -281,9 +281,10 @@ sub asked_but_for_own
 	my $p = calls_for_long(zk_lock('x'));
 	my $asked = asked_but_for_own('shop_a-0', 1);
 
-	is(join(', ', sort grep { !/^shop_a-0: (children|create_container)$/ } keys %$asked),
+	is(join(', ', sort grep { !/^shop_a-0: (children|create_container|exists)$/ } keys %$asked),
 		'', 'a wait for a foreign server: nothing but the room is asked for');
 	cmp_ok($asked->{'shop_a-0: children'} // 0, '<=', 2, 'it is listed, and listed when it has been made');
+	is($asked->{'shop_a-0: exists'} // 0, $asked->{'shop_a-0: children'} // 0, '... each time if it has not too many children');
 	is_deeply(asked_during(3), {}, 'and that once');
 	cancel($p);
 }

@@ -1022,7 +1022,9 @@ advance_probe(Detection *state, Probe *probe)
 		state->counts->denied++;
 		end_probe(state, probe);
 	}
-	else if (probe->state != PROBE_OVER && has_elder(state, probe))
+	else if (probe->state != PROBE_OVER &&
+			 (probe->ours || probe->state == PROBE_WAITING) &&
+			 has_elder(state, probe))
 	{
 		if (probe->ours)
 			end_probe(state, probe);

@@ -43,12 +43,16 @@
 /* Our groups have this bit, which slots_new_group() takes long to reach. */
 #define GROUP_BIT			UINT32_C(0x80000000)
 
+/* A directory with more children is not listed. */
+#define MAX_CHILDREN		1000
+
 /* An operation of the detector that is out. */
 typedef struct SentRequest
 {
 	uint32		serial;			/* hash key, must be first */
 	RequestKind kind;
 	int			session;
+	bool		barrier;		/* the list is to go behind one */
 	char		path[NOTE_VERTEX_SIZE];
 	char	   *data;			/* SET of a session's znode: its note,
 								 * malloc'd, until the znode is being created;
@@ -127,6 +131,7 @@ new_sent(const DetectorOp *op, int session)
 
 	sent->kind = op->request.kind;
 	sent->session = session;
+	sent->barrier = op->request.barrier;
 	sent->acts = op->verdict != NULL;
 	sent->parts = 0;
 	sent->result = REQUEST_OK;
@@ -379,8 +384,13 @@ detector_io_submit(const DetectorOp *op)
 		return submit_act(op);
 	if (request.kind == REQUEST_SET)
 		return submit_waits(op);
-	if (request.kind == REQUEST_GET)
-		request.kind = REQUEST_STAT;	/* see read_data() */
+	if (request.kind == REQUEST_GET || request.kind == REQUEST_LIST ||
+		request.kind == REQUEST_CHILDREN)
+	{
+		/* see read_data() and read_children() */
+		request.kind = REQUEST_STAT;
+		request.barrier = false;
+	}
 	request.brief = true;
 	new_sent(op, 0);
 	session_submit(0, io.owner, &request);
@@ -409,6 +419,43 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 		return false;
 	session_submit(0, io.owner, &get);
 	return true;
+}
+
+/*
+ * Handle the stat that precedes a list: list the children, unless they are so
+ * many that all lock traffic behind the list would wait for it.  Any client may
+ * make such a crowd, if the ACL is open.  Returns false if they are: then the
+ * list is answered as one that was refused.
+ */
+static bool
+read_children(const SentRequest *sent, const RequestAnswer *in,
+			  DetectorInput *input)
+{
+	static bool logged = false;
+	Request		list = {
+		.kind = sent->kind,
+		.serial = sent->serial,
+		.path = sent->path,
+		.barrier = sent->barrier,
+		.brief = true
+	};
+
+	if (in->result == REQUEST_UNKNOWN || in->result == REQUEST_REFUSED)
+		return false;
+	if (in->result != REQUEST_OK || in->child_count <= MAX_CHILDREN)
+	{
+		session_submit(0, io.owner, &list);
+		return true;
+	}
+	if (!logged)
+		ereport(LOG,
+				(errmsg("too many znodes in \"%s\" to search for deadlocks",
+						sent->path),
+				 errdetail("It has %d, and more than %d are not read.  Deadlocks with other servers may last until it has fewer.",
+						   in->child_count, MAX_CHILDREN)));
+	logged = true;
+	input->answer.result = REQUEST_REFUSED;
+	return false;
 }
 
 /*
@@ -495,7 +542,12 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *input)
 			  session_note_written(sent, in) : note_written(sent, in)))
 			return false;
 	}
-	else if (in->kind == REQUEST_STAT && read_data(sent, in))
+	else if (in->kind == REQUEST_STAT && sent->kind == REQUEST_GET)
+	{
+		if (read_data(sent, in))
+			return false;
+	}
+	else if (in->kind == REQUEST_STAT && read_children(sent, in, input))
 		return false;
 	hash_search(io.requests, &in->serial, HASH_REMOVE, NULL);
 	ereport(DEBUG3,

@@ -937,6 +937,7 @@ operation_fill_answer(const Operation *op, RequestAnswer *answer)
 	answer->data = event->data;
 	answer->data_len = event->data_len;
 	answer->size = event->stat.dataLength;
+	answer->child_count = event->stat.numChildren;
 	answer->czxid = event->stat.czxid;
 	answer->mzxid = event->stat.mzxid;
 	answer->version = event->stat.version;

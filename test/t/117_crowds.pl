@@ -1,0 +1,135 @@
+# Copyright (c) 2026, zklock developers
+
+# A client of ZooKeeper makes tens of thousands of znodes where instances list:
+# in %waits, in %clusters, and in a lock directory; and with each change instances
+# list them again.  Meanwhile lock calls of others go on.  What counts is the time
+# for which the worker keeps them waiting: that of the processor that its loop
+# takes, which does not depend on what else the machine does.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkCluster;
+use ZkSession;
+use ZooKeeper;
+
+my $crowd = 60_000;
+my $changes = 10;
+
+# ms
+my $longest = 100;
+
+my $zk = ZooKeeper->new;
+$zk->start;
+my ($a, $b) = zk_clusters(
+	$zk, [ 'a', 'b' ],
+	'zklock.session_timeout' => '20s',
+	'deadlock_timeout' => '100ms');
+my $stranger = $zk->client(timeout => 60);
+my $caller = ZkSession->new($a);
+my %worker = map { $_->name => worker_of($_) } ($a, $b);
+
+# The processor time of a worker's loop, in ms.
+sub busy
+{
+	my ($worker) = @_;
+	my $stat = slurp_file("/proc/$worker/task/$worker/stat");
+	my @fields = split ' ', $stat =~ s/^.*\) //sr;
+
+	return ($fields[11] + $fields[12]) * 10;
+}
+
+$caller->run_ok('CREATE TEMP TABLE calls (ms float)');
+
+# Calls for locks that nobody else wants, each by way of ZooKeeper.
+my $calls = 0;
+
+sub call
+{
+	my ($what) = @_;
+	my $name = 'other' . $calls++;
+
+	is( $caller->run(
+			"DO \$\$ DECLARE since timestamptz; BEGIN FOR i IN 1 .. 10 LOOP since := clock_timestamp();"
+			  . " PERFORM zk_lock('$name-' || i, '1 min'); COMMIT;"
+			  . " INSERT INTO calls VALUES (extract(epoch FROM clock_timestamp() - since) * 1000); COMMIT; END LOOP; END \$\$")->{sqlstate},
+		undef,
+		"$what: other locks are taken");
+	return;
+}
+
+# Changes of a directory with a crowd, and calls behind each.
+sub scene
+{
+	my ($what, $pattern) = @_;
+
+	$stranger->create_crowd($pattern, 0, $crowd);
+	call("$what, before");
+	$caller->run_ok('TRUNCATE calls');
+
+	my %before = map { $_ => busy($worker{$_}) } keys %worker;
+	for my $change (1 .. $changes)
+	{
+		$stranger->create_crowd($pattern, $crowd + $change, 1);
+		call("$what, change $change");
+	}
+	for my $node ($a, $b)
+	{
+		my $name = $node->name;
+		my $spent = busy($worker{$name}) - $before{$name};
+
+		note("$what: ${name}'s worker took $spent ms for $changes changes");
+		cmp_ok($spent, '<', $changes * $longest, "$what: no change keeps ${name}'s worker busy for longer than $longest ms");
+		is(worker_of($node), $worker{$name}, "$what: ${name}'s worker lives");
+	}
+	note("$what: the longest call took " . $caller->run_ok('SELECT round(max(ms)::numeric, 1) FROM calls') . ' ms');
+	$stranger->delete_crowd($pattern, 0, $crowd);
+	$stranger->delete_crowd($pattern, $crowd + 1, $changes);
+	return;
+}
+
+sub waits_below
+{
+	my ($name) = @_;
+	my $holder = holder($b, $name);
+	my $waiter = ZkSession->new($a);
+	my $held = holder($a, "held $name");
+
+	$held->send("SELECT zk_lock('$name')");
+	return sub { $holder->run_ok('COMMIT'); $held->result; $held->run_ok('COMMIT'); $_->quit for ($holder, $held, $waiter); };
+}
+
+call('nobody');
+
+# Members of the fleet, which the worker lists
+scene('members', '/zklock/%%clusters/%08x-0000-4000-8000-000000000000-cluster');
+
+# Deadlocks: a wait is told, and %waits is listed and watched
+{
+	my $end = waits_below('y');
+	my $theirs = $stranger->enqueue(lock_dir('held y'));
+
+	poll_until(sub { $stranger->exists('/zklock/%waits') }, 'the directory where deadlocks are confirmed');
+	scene('sessions', '/zklock/%%waits/session-65.47:a-%016x-0000000000000002');
+	scene('probes', '/zklock/%%waits/probe-%010d');
+	scene('answers', '/zklock/%%waits/answer-%010d-ffffffffffffffff-0000000001');
+	scene('anything', '/zklock/%%waits/anything-%d');
+	$stranger->delete($theirs);
+	$end->();
+}
+
+# A lock directory: its own users wait, no others
+{
+	my $end = waits_below('crowded');
+
+	scene('contenders', '/zklock/crowded/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-%010d');
+	scene('no contenders', '/zklock/crowded/x%d');
+	$end->();
+}
+
+$caller->quit;
+$_->stop for ($a, $b);
+done_testing();

@@ -95,7 +95,7 @@ typedef struct ZkAnswer
 	bool		out_of_memory;	/* the same */
 	int			count;			/* of the entries */
 	int			revoked;		/* REVOKE: contenders that were asked */
-	int			left_out;		/* QUEUE, FLEET: number of entries left out */
+	int			left_out;		/* number of entries left out */
 	dsm_handle	segment;		/* of the entries, if there are any */
 	int			data_len;		/* OWNER: -1 if not known */
 	char		data[ZK_ANSWER_MAX_DATA];

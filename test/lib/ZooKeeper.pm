@@ -881,8 +881,8 @@ Many ephemeral nodes at once.
 
 =item create_crowd($pattern, $first, $n, $data), delete_crowd($pattern, $first, $n)
 
-Thousands of nodes in a moment, not ephemeral: the pattern with a number for its
-%d, from C<$first> on.
+Thousands of nodes in a moment: the pattern with a number for its %d, from
+C<$first> on.  Those with data are ephemeral.
 
 =item set($path, $data), set_hex($path, $digits), set_acl($path, $acl),
 delete($path)

@@ -17,7 +17,7 @@ import uuid
 
 from kazoo import security
 from kazoo.client import KazooClient
-from kazoo.exceptions import LockTimeout, NoNodeError
+from kazoo.exceptions import LockTimeout, NodeExistsError, NoNodeError
 from kazoo.retry import KazooRetry
 
 PATTERNS = ['-lock-', '-__READ__', '-__WRIT__']
@@ -110,25 +110,34 @@ class Client:
 
     def _crowd(self, pattern, first, n, act):
         """Acts on pattern % first, pattern % (first + 1), and so on, many in
-        each request."""
-        results = []
+        each request; returns the paths of requests that have failed."""
+        requests = []
         for start in range(first, first + n, 500):
+            paths = [pattern % i
+                     for i in range(start, min(start + 500, first + n))]
             request = self._zk.transaction()
-            for i in range(start, min(start + 500, first + n)):
-                act(request, pattern % i)
-            results.append(request.commit_async())
-        for result in results:
-            for part in result.get(timeout=180):
-                if isinstance(part, Exception):
-                    raise part
+            for path in paths:
+                act(request, path)
+            requests.append((paths, request.commit_async()))
+        return [paths for paths, result in requests
+                if any(isinstance(part, Exception)
+                       for part in result.get(timeout=180))]
 
     def create_crowd(self, pattern, first, n, data=''):
-        self._crowd(pattern, first, n,
-                    lambda request, path: request.create(path, data.encode()))
+        if self._crowd(pattern, first, n,
+                       lambda request, path: request.create(
+                           path, data.encode(), ephemeral=data != '')):
+            raise NodeExistsError
 
     def delete_crowd(self, pattern, first, n):
-        self._crowd(pattern, first, n,
-                    lambda request, path: request.delete(path))
+        # an instance may have deleted one of them
+        for paths in self._crowd(pattern, first, n,
+                                 lambda request, path: request.delete(path)):
+            for path in paths:
+                try:
+                    self._zk.delete(path)
+                except NoNodeError:
+                    pass
 
     def delete_all(self, paths):
         results = [self._zk.delete_async(path) for path in paths]

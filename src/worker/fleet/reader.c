@@ -69,6 +69,9 @@
 /* How often to list a queue that moves while it is read. */
 #define MAX_LISTS			4
 
+/* The bytes of the entries of all locks, but for the last one. */
+#define MAX_ENTRIES			(8 * 1024 * 1024)
+
 /*
  * What an operation is about, in its serial number: the list of a QueuePlace;
  * or, from NPLACES on, the number of a node; or, in the question about all
@@ -628,20 +631,27 @@ append_queue(StringInfo buf, const Queue *queue)
  *		Append what has been read as entries of questions.h; returns their
  *		number.
  *
- * Locks that nobody holds or waits for are left out of the question about all.
+ * Locks that nobody holds or waits for are no entries of the question about
+ * all; reader_left_out() tells how many others there was no room for.
  */
 int
-reader_append(const Reader *reader, StringInfo buf)
+reader_append(Reader *reader, StringInfo buf)
 {
 	const Queue *queues = reader->queues;
 	int			count = 0;
 
 	for (int i = 0; reads_all(reader) && i < reader->nqueues; i++)
-		if (queues[i].refused || queues[i].nholders + queues[i].nwaiters > 0)
+	{
+		if (!queues[i].refused && queues[i].nholders + queues[i].nwaiters == 0)
+			continue;
+		if (buf->len >= MAX_ENTRIES)
 		{
-			append_queue(buf, &queues[i]);
-			count++;
+			reader->nleft_out++;
+			continue;
 		}
+		append_queue(buf, &queues[i]);
+		count++;
+	}
 	for (int i = 0; !reads_all(reader) && i < queues->nread; i++)
 		if (!queues->nodes[i].gone)
 		{
@@ -654,12 +664,13 @@ reader_append(const Reader *reader, StringInfo buf)
 /*
  * reader_left_out
  *		The number of contenders or members beyond the limit, which were not
- *		read.
+ *		read; or of locks that reader_append() has left out.
  */
 int
 reader_left_out(const Reader *reader)
 {
-	return reads_all(reader) ? 0 : reader->queues->n - reader->queues->nread;
+	return reads_all(reader) ? reader->nleft_out :
+		reader->queues->n - reader->queues->nread;
 }
 
 /* Is there a member's znode of this name? */

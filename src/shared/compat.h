@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_COMPAT_H
 #define ZKLOCK_COMPAT_H
 
+#include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "pgstat.h"
 #include "replication/logicalworker.h"

@@ -84,7 +84,8 @@ typedef struct ClaimClient
 	int			claim;
 	int64_t		at;				/* true time */
 	int64_t		boottime;
-	bool		gone;			/* the claim had ended when the call began */
+	bool		gone;			/* the claim had ended when the call began, */
+	bool		asked;			/* or was another's whose COMMIT was not over */
 }			ClaimClient;
 
 static Claim claims[MAX_CLAIMS];
@@ -251,6 +252,8 @@ check_claim_call(int number, int claim, SimClaimCall call)
 	client->at = sim_now();
 	client->boottime = clock_of(&claims[claim]);
 	client->gone = is_gone(&claims[claim]);
+	client->asked = claims[claim].state == CLAIM_ASKED &&
+		claims[claim].client != number;
 	if (call == CLAIM_RENEW)
 		claims[claim].renewers++;
 	if (call == CLAIM_END)
@@ -300,7 +303,8 @@ static void
 check_refusal(int number, const Claim *claim)
 {
 	sim_trace("claim %d has ended", clients[number].claim);
-	if (claim->instance == instance_number(sim_instance()) && is_live(claim))
+	if (claim->instance == instance_number(sim_instance()) && is_live(claim) &&
+		!clients[number].asked)
 		sim_violation("claims", "client %d: claim %d goes on",
 					  number, clients[number].claim);
 }

@@ -853,8 +853,17 @@ release_at_exit(int code pg_attribute_unused(),
 	ZkForgetOrigin();
 	AbortOutOfAnyTransaction();
 	while (!dlist_is_empty(&held_list))
-		drop_held(dlist_container(HeldLock, node,
-								  dlist_head_node(&held_list)), false);
+	{
+		HeldLock   *lock = dlist_container(HeldLock, node,
+										   dlist_head_node(&held_list));
+
+		if (lock->proc->terminates && !slot_is_mine(lock->proc))
+			ereport(LOG,
+					(errmsg("session ends because it has lost lock \"%s\"",
+							key_name(&lock->key)),
+					 errdetail("\"zklock.terminate_on_loss\" was on when it took the lock.")));
+		drop_held(lock, false);
+	}
 }
 
 /*

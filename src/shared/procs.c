@@ -37,7 +37,6 @@ typedef struct ProcsShared
 	slock_t		lock;
 	int			nused;
 	int			nused_ever;		/* those from here on were never in use */
-	uint32		nlosses;		/* see procs_losses() */
 	uint32		nclaim_losses;	/* see procs_claim_losses() */
 	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
 								 * since it is only ever set */
@@ -221,13 +220,13 @@ proc_has_role(const ZkProcLock *proc)
 	return OidIsValid(proc_backend(proc)->roleId);
 }
 
-/* Cancel a backend's statement; the partition lock is held. */
+/* Cancel a backend's statement, or end it; the partition lock is held. */
 static bool
-cancel(const ZkProcLock *proc)
+signal_backend(const ZkProcLock *proc, int signo)
 {
 	int			pid = proc_backend(proc)->pid;
 
-	return pid != 0 && kill(-pid, SIGINT) == 0;
+	return pid != 0 && kill(-pid, signo) == 0;
 }
 
 /*
@@ -243,16 +242,17 @@ bool
 proc_cancel(const ZkProcLock *proc)
 {
 	return proc->granted && !proc->lost && !proc->committing &&
-		!proc->is_claim && cancel(proc);
+		!proc->is_claim && signal_backend(proc, SIGINT);
 }
 
 /*
  * proc_lose
  *		Mark that a backend has lost what it holds.
  *
- * Its statement is in vain, and is canceled; but not a commit that has passed
- * its check: see proc_cancel().  A session-scoped hold is marked for losses.c.
- * The caller is the worker, and holds the partition lock exclusively.
+ * Its statement is canceled; but not a commit that has passed
+ * its check: see proc_cancel().  With zklock.terminate_on_loss, the loss of a
+ * session-scoped hold ends the session; behind such a commit, slot_end_commit()
+ * does that.  The caller is the worker, and holds the partition lock exclusively.
  */
 void
 proc_lose(ZkProcLock *proc)
@@ -263,32 +263,9 @@ proc_lose(ZkProcLock *proc)
 		SpinLockAcquire(&pool->lock);
 		pool->nclaim_losses++;
 		SpinLockRelease(&pool->lock);
-		return;
 	}
-	if (!proc->committing)
-		(void) cancel(proc);
-	if (!proc->session)
-		return;
-	proc->untold = true;
-	SpinLockAcquire(&pool->lock);
-	pool->nlosses++;
-	SpinLockRelease(&pool->lock);
-}
-
-/*
- * procs_losses
- *		How many losses were ever marked for notices?  The count grows with
- *		each.
- */
-uint32
-procs_losses(void)
-{
-	uint32		n;
-
-	SpinLockAcquire(&pool->lock);
-	n = pool->nlosses;
-	SpinLockRelease(&pool->lock);
-	return n;
+	else if (!proc->committing)
+		(void) signal_backend(proc, proc->terminates ? SIGTERM : SIGINT);
 }
 
 /*

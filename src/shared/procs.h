@@ -44,8 +44,8 @@ typedef struct ZkProcLock
 	bool		together:1;		/* wants it only together with others */
 	bool		tries:1;		/* wants any of several, but waits behind no
 								 * one */
-	bool		untold:1;		/* has lost a session-scoped hold, and no
-								 * notice was sent: see losses.c */
+	bool		terminates:1;	/* the session ends if it loses its
+								 * session-scoped hold */
 	bool		advisory:1;		/* the lock stands for an advisory lock of its
 								 * database */
 	bool		superuser:1;	/* of a superuser's session */

@@ -39,7 +39,6 @@ extern void proc_free(ZkProcLock *proc);
 extern bool proc_has_role(const ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
 extern void proc_lose(ZkProcLock *proc);
-extern uint32 procs_losses(void);
 extern uint32 procs_claim_losses(void);
 
 #endif							/* ZKLOCK_PROCS_PRIVATE_H */

@@ -64,6 +64,7 @@ int			zklock_exclusion;
 int			zklock_advisory_locks = ZK_ADVISORY_OFF;
 char	   *zklock_advisory_namespace;
 bool		zklock_advisory_used = false;
+bool		zklock_terminate_on_loss;
 char	   *zklock_tls_ca;
 char	   *zklock_tls_cert;
 char	   *zklock_tls_key;
@@ -951,6 +952,14 @@ define_transaction_settings(void)
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.terminate_on_loss",
+							 "Ends a session that has lost a session-scoped lock.",
+							 "The value at the call that takes the lock counts.",
+							 &zklock_terminate_on_loss,
+							 false,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.commit_check",
 							 "Sets how a commit makes sure that its locks are not lost.",
 							 "By the lease of the session, by asking ZooKeeper each time, or only by what the server knows already.",

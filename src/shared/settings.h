@@ -70,6 +70,7 @@ extern int	zklock_acl;			/* a ZkAcl */
 extern int	zklock_node_format; /* a ZkFormat, of exclusive contenders */
 extern int	zklock_commit_check;	/* a ZkCommitCheck */
 extern int	zklock_commit_timeout;	/* ms; 0: none */
+extern bool zklock_terminate_on_loss;
 extern bool zklock_deadlock_check;
 extern int	zklock_exclusion;	/* a ZkExclusion */
 extern int	zklock_advisory_locks;	/* a ZkAdvisoryLocks */

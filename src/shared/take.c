@@ -152,6 +152,7 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 	proc->procno = ZkMyProcNumber;
 	proc->kind = kind;
 	proc->session = session;
+	proc->terminates = session && zklock_terminate_on_loss;
 	proc->advisory = key_is_advisory(key);
 	proc->together = together;
 	proc->alternatives = alternatives;
@@ -1355,20 +1356,27 @@ slot_begin_commit(ZkProcLock *proc)
 /*
  * slot_end_commit
  *		The commit is over, and the backend goes on holding the slot.
+ *
+ * If it has been lost since the check, this does what proc_lose() did not.
  */
 void
 slot_end_commit(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
+	bool		terminates;
 
 	slot_lock(slot, LW_SHARED);
 	proc->committing = false;
+	terminates = proc->lost && proc->terminates;
 	slot_unlock(slot);
+	if (terminates)
+		(void) kill(MyProcPid, SIGTERM);
 }
 
 /*
  * slot_set_scope
- *		Note for zk_locks whether the backend has a session-scoped hold.
+ *		Note whether the backend has a session-scoped hold: for zk_locks, and
+ *		with the present value of zklock.terminate_on_loss.
  */
 void
 slot_set_scope(ZkProcLock *proc, bool session)
@@ -1377,5 +1385,6 @@ slot_set_scope(ZkProcLock *proc, bool session)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	proc->session = session;
+	proc->terminates = session && zklock_terminate_on_loss;
 	slot_unlock(slot);
 }

@@ -27,7 +27,6 @@ typedef enum WakeReason
 	WAKE_SCAN,					/* scan for deadlocks */
 	WAKE_DEADLOCK,				/* search for deadlocks between instances */
 	WAKE_CLAIMS,				/* end claims that are over */
-	WAKE_NOTICES,				/* notify sessions of lost locks */
 	WAKE_FLEET					/* write our member znode */
 } WakeReason;
 

@@ -162,7 +162,6 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		publish_quotas();
 		checks_run();
 		deadlock_run();
-		notices_run();
 		fleet_run();
 		lifecycle_keep_sessions();
 		slots_hold_mail(all_are_busy());

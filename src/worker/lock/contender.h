@@ -76,7 +76,6 @@ extern void contenders_attach(void);
 extern void dispatch_open_mail(void);
 extern void dispatch_begin_parked(void);
 extern void checks_run(void);
-extern void notices_run(void);
 
 /* the sessions, and the previous worker */
 extern int	contenders_count(void);

@@ -441,12 +441,6 @@ check_row_columns(TupleDesc tupdesc, int columns)
 	SIM_LACKS();
 }
 
-/* Notices of lost locks: idle sessions hear of a loss with their next statement. */
-void
-notices_run(void)
-{
-}
-
 /* As the library's: it asks for the state of its handle first. */
 int
 zookeeper_process(zhandle_t *zh, int events)

@@ -52,7 +52,7 @@ like($out, qr/step \d+: memory:/, 'event_leaked is found');
 
 # by the checker that is to find it, or those of which the first one does
 my %found = (
-	claim_not_renewed => 'claims',
+	claim_not_renewed => 'claims|proofs',
 	clock_read_twice => 'sleep',
 	deadlock_checked_early => 'acts',
 	deadlock_not_minimal => 'members',

@@ -9,6 +9,9 @@ ZK_CRASHES='PANIC|TRAP|terminated by signal|AddressSanitizer|LeakSanitizer|runti
 # What else tells why a session or process ended.
 ZK_ENDS='FATAL|exited with exit code|abnormal|restarting'
 
+# What the end of a test says of its servers.
+ZK_STOPPING='^### |^# Running:|^waiting for server|^server stopped|^# No postmaster PID'
+
 # The names of tests whose failure is never an accident.
 ZK_SAFETY='overlap|two at a time|at once|token|lost|committed|nothing is left|is left|no lock|crashed|same session'
 
@@ -57,7 +60,7 @@ tap_failures()
 		echo "== $file"
 		failed_checks "$file"
 		log=$(tap_log "$file")
-		[ ! -e "$log" ] || { echo "-- its end:"; tail -n 6 "$log"; }
+		[ ! -e "$log" ] || { echo "-- its end:"; grep -avE "$ZK_STOPPING" "$log" | tail -n 6; }
 		for log in $(server_logs "$file"); do
 			{ grep -aE "$ZK_CRASHES|$ZK_ENDS" "$log" || :; } |
 				sed '/logical replication launcher/d' | tail -n 5 | sed "1i\\

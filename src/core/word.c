@@ -248,6 +248,28 @@ take_decoded(Bytes *value)
 	return byte;
 }
 
+/*
+ * word_decode
+ *		Decode a value to a string of the bytes that were encoded; false if it
+ *		is too long, or has a zero byte.
+ */
+bool
+word_decode(Bytes bytes, char *text, int size)
+{
+	Writer		writer = {.data = text,.size = size};
+	bool		zero = false;
+
+	text[0] = '\0';
+	while (bytes.len > 0 && !writer.full && !zero)
+	{
+		char		byte = take_decoded(&bytes);
+
+		zero = byte == '\0';
+		word_put_byte(&writer, byte);
+	}
+	return !writer.full && !zero;
+}
+
 /* Decode a value as word_printable() does; false if it is too long. */
 bool
 word_parse_text(Bytes bytes, char *text, int size)

@@ -73,6 +73,7 @@ extern void word_put_text(Writer *writer, const char *text);
 extern void word_put_encoded(Writer *writer, Bytes bytes, bool percent);
 extern void word_end(Writer *writer, int start);
 extern int	word_printable(Bytes bytes, bool ascii, char *text, int size);
+extern bool word_decode(Bytes bytes, char *text, int size);
 extern bool word_parse_text(Bytes bytes, char *text, int size);
 extern bool word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max,
 								uint64_t *number);

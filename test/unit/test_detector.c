@@ -1909,6 +1909,44 @@ names_and_forms(void **state)
 	assert_int_equal(name.kind, PROBE_NOTHING);
 }
 
+/* The probe of a deadlock with these paths, which other clients have chosen. */
+static void
+reads_paths(const char *from, const char *between)
+{
+	WaitMember	member = {.edge = edge(X, X, 71)};
+	WaitDeadlock written = {.nmembers = 1,.members = &member};
+	WaitDeadlock read;
+	char	   *text;
+
+	strcpy(member.edge.from, from);
+	strcpy(member.between, between);
+	text = probe_write(&written);
+	if (!probe_parse(text, (int) strlen(text), &read))
+		fail_msg("no probe: %s", text);
+	assert_string_equal(read.members[0].edge.from, from);
+	assert_string_equal(read.members[0].between, between);
+	waits_free_deadlock(&read);
+	free(text);
+}
+
+/* A path in a probe is read as it was written: each byte, at any length. */
+static void
+paths_of_any_bytes(void **state)
+{
+	char		path[NOTE_VERTEX_SIZE];
+
+	(void) state;
+	for (int byte = 1; byte < 256; byte++)
+	{
+		sprintf(path, "/z/y/a%cb", byte);
+		reads_paths(path, X);
+		reads_paths(X, path);
+		memset(path + 5, byte, sizeof(path) - 5);
+		path[sizeof(path) - 1] = '\0';
+		reads_paths(path, path);
+	}
+}
+
 #define LINE(test)	cmocka_unit_test_setup_teardown(test, begin, end)
 
 int
@@ -1971,6 +2009,7 @@ main(void)
 		LINE(each_edge_has_its_search),
 		LINE(each_note_is_read),
 		LINE(names_and_forms),
+		LINE(paths_of_any_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,9 @@
  *
  * Here cluster_name, from and between are encoded as the values in note.c, and
  * may be empty, and wait has the form that it has in a note.  Data with a line
- * of another form are no probe.
+ * of another form are no probe.  What is shown, cluster_name and wait, is read
+ * so that it prints, as in a note; the paths from and between are read as they
+ * are, for requests to ZooKeeper.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -191,7 +193,8 @@ parse_member(const char *line, int line_len, WaitMember *member)
 		!take_up_to(&line, end, ' ', &part, &len) ||
 		!parse_int(part, len, &member->blocked_by) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||
-		!note_decode(part, len, member->cluster_name, WORD_VALUE_SIZE) ||
+		!word_parse_text(word_bytes(part, len), member->cluster_name,
+						 WORD_VALUE_SIZE) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||
 		!note_decode(part, len, member->edge.from, NOTE_VERTEX_SIZE) ||
 		!take_up_to(&line, end, ' ', &part, &len) ||

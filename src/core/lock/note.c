@@ -441,12 +441,14 @@ note_encode(const char *value, char *text, int size)
 /*
  * note_decode
  *		Decode what note_encode() has written; false if it does not fit into
- *		"size".
+ *		"size", or is no string.
+ *
+ * The bytes are those that were written: they may not print.
  */
 bool
 note_decode(const char *text, int len, char *value, int size)
 {
-	return word_parse_text(word_bytes(text, len), value, size);
+	return word_decode(word_bytes(text, len), value, size);
 }
 
 /*

@@ -130,6 +130,13 @@ check_answer(const ZkAnswer *answer, const ZkLockName *lock, const char *path)
 				 errmsg("out of shared memory for the queues below \"%s\"",
 						path),
 				 errhint("The server log has the details.")));
+	if (answer->too_large)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many locks below \"%s\"", path),
+				 errdetail("An answer has at most %d MB.",
+						   ZK_ANSWER_MAX_BYTES / (1024 * 1024)),
+				 errhint("Call zk_queue() for single locks, or look at zk_locks in each server.")));
 	switch (answer->refusal)
 	{
 		case ZK_REFUSAL_NONE:
@@ -214,7 +221,7 @@ warn_of_left_out(const ZkAnswer *answer, const char *path)
  * Warns (54000) if there are more than are shown.
  *
  * Errors: 57P03 no session; 42501 or 58000 refused by ZooKeeper; 53200 no
- * memory for the answer; 57014 cancelled.
+ * memory for the answer; 54000 too many locks below "path"; 57014 cancelled.
  */
 static char *
 ask_entries(ZkQuestion question, const char *path, const ZkLockName *lock,
@@ -300,9 +307,13 @@ timestamp_of_ctime(int64 ctime, TimestampTz *result)
 /*
  * Put the data of a contender, and its parts, into five columns from values[n]
  * on.  Returns the number of the next column.
+ *
+ * "of_claim": a claim of this instance has the lock, so that the process in the
+ * note, which took the lock, holds it no more.
  */
 static int
-put_owner(const char *data, int len, Datum *values, bool *nulls, int n)
+put_owner(const char *data, int len, bool of_claim, Datum *values, bool *nulls,
+		  int n)
 {
 	Note		note;
 
@@ -321,9 +332,22 @@ put_owner(const char *data, int len, Datum *values, bool *nulls, int n)
 	n++;
 	nulls[n] = (note.words & NOTE_PORT) == 0;
 	values[n++] = Int32GetDatum(note.port);
-	nulls[n] = (note.words & NOTE_PID) == 0;
+	nulls[n] = (note.words & NOTE_PID) == 0 || of_claim;
 	values[n++] = Int32GetDatum(note.pid);
 	return n;
+}
+
+/* Has a claim of this instance the lock whose first holder this is? */
+static bool
+is_of_claim(const ZkFleetLockEntry *entry, const char *directory)
+{
+	ZkKey		key;
+
+	if (!entry->ours || entry->mode != ZK_QUEUE_EXCLUSIVE ||
+		entry->name_len > ZNODE_MAX_NAME)
+		return false;
+	key_make(zklock_root, directory, &key);
+	return claim_is_in_way(&key);
 }
 
 static void
@@ -344,8 +368,8 @@ put_fleet_lock(ReturnSetInfo *rsinfo, const ZkFleetLockEntry *entry)
 	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
 	nulls[n] = entry->refused;
 	values[n++] = Int32GetDatum(entry->nholders);
-	n = put_owner(entry->bytes + entry->name_len, entry->data_len, values,
-				  nulls, n);
+	n = put_owner(entry->bytes + entry->name_len, entry->data_len,
+				  is_of_claim(entry, directory), values, nulls, n);
 	nulls[n] = !timestamp_of_ctime(entry->since, &queued_at);
 	values[n++] = TimestampTzGetDatum(queued_at);
 	nulls[n] = entry->refused;
@@ -361,7 +385,7 @@ put_fleet_lock(ReturnSetInfo *rsinfo, const ZkFleetLockEntry *entry)
 
 static void
 put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
-		  const ZkQueueEntry *entry)
+		  const ZkQueueEntry *entry, bool claimed)
 {
 	Datum		values[QUEUE_COLUMNS] = {0};
 	bool		nulls[QUEUE_COLUMNS] = {0};
@@ -373,8 +397,9 @@ put_entry(ReturnSetInfo *rsinfo, int position, const char *path,
 											   text_of_data(entry->bytes,
 															entry->node_len)));
 	values[n++] = CStringGetTextDatum(queue_mode_name(entry->mode));
-	n = put_owner(entry->bytes + entry->node_len, entry->data_len, values,
-				  nulls, n);
+	n = put_owner(entry->bytes + entry->node_len, entry->data_len,
+				  claimed && entry->ours && entry->mode == ZK_QUEUE_EXCLUSIVE,
+				  values, nulls, n);
 	nulls[n] = entry->session_id == 0;
 	values[n++] = session_id_text(entry->session_id);
 	nulls[n] = !timestamp_of_ctime(entry->ctime, &queued_at);
@@ -401,6 +426,7 @@ zk_queue(PG_FUNCTION_ARGS)
 	char		path[ZNODE_PATH_SIZE];
 	int			count;
 	char	   *next;
+	bool		claimed;
 
 	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	zk_lock_name(PG_GETARG_DATUM(0), PG_ARGISNULL(0), &lock);
@@ -409,12 +435,13 @@ zk_queue(PG_FUNCTION_ARGS)
 	check_row_columns(rsinfo->setDesc, QUEUE_COLUMNS);
 
 	next = ask_entries(ZK_QUESTION_QUEUE, path, &lock, &count);
+	claimed = claim_is_in_way(&lock.key);
 	for (int i = 1; i <= count; i++)
 	{
 		const ZkQueueEntry *entry = (ZkQueueEntry *) next;
 
 		CHECK_FOR_INTERRUPTS();
-		put_entry(rsinfo, i, path, entry);
+		put_entry(rsinfo, i, path, entry, claimed);
 		next += ZkQueueEntrySize(entry);
 	}
 	return (Datum) 0;
@@ -427,7 +454,8 @@ zk_queue(PG_FUNCTION_ARGS)
  * waits for, as ZooKeeper had it when the worker read it.
  *
  * Errors: those of zk_check_usable(); 57P03 no session; 42501 or 58000 refused
- * by ZooKeeper; 53200 no memory for the answer; 57014 cancelled.
+ * by ZooKeeper; 53200 no memory for the answer; 54000 more locks than fit into
+ * one; 57014 cancelled.
  */
 Datum
 zk_fleet_locks(PG_FUNCTION_ARGS)
@@ -827,6 +855,8 @@ terminate_session(int pid)
  * Terminate the sessions of this server that hold a lock, as
  * pg_terminate_backend() does; its own last.  Returns how many.
  *
+ * Warns if a claim holds the lock, which has no session.
+ *
  * Errors: those of the name, as in zk_lock().
  */
 Datum
@@ -859,6 +889,11 @@ zk_terminate_holders(PG_FUNCTION_ARGS)
 						GetUserNameFromId(GetUserId(), false), path),
 				 errdetail_plural("Process: %s.", "Processes: %s.", count,
 								  text.data)));
+	if (claim_holds(&lock.key))
+		ereport(WARNING,
+				(errmsg("a claim holds lock \"%s\"", lock.name),
+				 errdetail("A claim has no session that could be terminated."),
+				 errhint("Call zk_cancel_holders() to end it.")));
 	if (own)
 		(void) terminate_session(MyProcPid);
 	pfree(pids);

@@ -440,6 +440,23 @@ claim_end_of_slot(ZkSlot *slot, int64 now)
 }
 
 /*
+ * claim_holds
+ *		Does a claim hold the lock?
+ */
+bool
+claim_holds(const ZkKey *lock)
+{
+	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
+	bool		found;
+
+	if (slot == NULL)
+		return false;
+	found = claim_of_slot(slot) != NULL;
+	slot_unlock(slot);
+	return found;
+}
+
+/*
  * claim_end_of
  *		End the claim of this lock, if there is one.
  */
@@ -738,7 +755,9 @@ claim_has_users(const ZkKey *lock)
  *		Does a claim hold the lock, or a transaction that uses one?
  *
  * For those who do not look at the slot of the claim, with zklock.exclusion =
- * instance.  They have the heavyweight lock, so that no other claim begins.
+ * instance: they have the heavyweight lock, so that no other claim begins.  And
+ * for those who show the contender, whose note names the backend that took the
+ * lock.
  */
 bool
 claim_is_in_way(const ZkKey *lock)

@@ -88,6 +88,7 @@ extern bool claim_end(const ClaimToken *token);
 /* backends: those in the way */
 extern bool claim_has_users(const ZkKey *lock);
 extern bool claim_is_in_way(const ZkKey *lock);
+extern bool claim_holds(const ZkKey *lock);
 extern bool claim_end_of(const ZkKey *lock);
 extern int	claims_end_of_role(Oid role);
 

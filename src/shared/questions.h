@@ -29,6 +29,9 @@
 #define ZK_ANSWER_MAX_ENTRIES	10000
 #define ZK_ANSWER_MAX_DATA	1024
 
+/* The longest entries about all locks; an answer with more is an error. */
+#define ZK_ANSWER_MAX_BYTES	(8 * 1024 * 1024)
+
 typedef enum ZkQuestion
 {
 	ZK_QUESTION_QUEUE,			/* which contenders are in the queue? */
@@ -58,6 +61,7 @@ typedef struct ZkQueueEntry
 	int64		session_id;		/* 0: not known, or the node is persistent */
 	int64		ctime;			/* ms since 1970; 0: not known */
 	ZkQueueMode mode;
+	bool		ours;			/* of a session of this instance */
 	int			node_len;		/* its path below the lock directory */
 	int			data_len;		/* -1: none, or not to be read */
 	char		bytes[FLEXIBLE_ARRAY_MEMBER];	/* node, then data */
@@ -76,6 +80,8 @@ typedef struct ZkFleetLockEntry
 	int64		waiter_since;	/* the same of the first waiter */
 	bool		refused;		/* we may not list it: all other fields are
 								 * unknown */
+	bool		ours;			/* the first holder is of a session of this
+								 * instance */
 	ZkQueueMode mode;			/* of the first holder, or else waiter */
 	int			nholders;
 	int			nwaiters;
@@ -93,6 +99,7 @@ typedef struct ZkAnswer
 {
 	ZkRefusal	refusal;		/* why there is no answer */
 	bool		out_of_memory;	/* the same */
+	bool		too_large;		/* the same, of QUEUES */
 	int			count;			/* of the entries */
 	int			revoked;		/* REVOKE: contenders that were asked */
 	int			left_out;		/* number of entries left out */

@@ -222,8 +222,11 @@ SELECT becomes_free('a');
 
 SELECT claims, claims_expired FROM zk_stat;
 
--- zk_cancel_holders ends a claim
+-- zk_terminate_holders does not end a claim
 SELECT zk_claim('a', '1 h') AS a \gset
+SELECT zk_terminate_holders('a');
+SELECT zk_terminate_holders('b');
+-- zk_cancel_holders does
 SELECT claims, claims_expired FROM zk_stat;
 SELECT zk_cancel_holders('a');
 SELECT becomes_free('a'), zk_renew_claim(:'a');

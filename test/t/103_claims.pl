@@ -79,6 +79,8 @@ value($a, 'CREATE TABLE t (i int)');
 
 	is(is_free($b, 'one'), 'f', 'others do not get a claimed lock');
 	is(value($b, "SELECT cluster_name FROM zk_queue('one')"), 'a', 'zk_queue shows whose it is');
+	is(value($a, "SELECT cluster_name, pid IS NULL FROM $_"), 'a|t', "$_ shows no process of the own instance")
+	  for ("zk_queue('one')", "zk_fleet_locks() WHERE name = 'one'");
 	is(renew($a, $token), 't', 'it is renewed');
 	sql_error($b, "SELECT $_('$token')",
 		{

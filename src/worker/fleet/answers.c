@@ -16,8 +16,8 @@
  *	READING		as reader.c has it; at its end -> IDLE: answer; or, to revoke,
  *				  -> REVOKING: set the data of each owner that is another
  *				  client's
- *				the lock directory, the root or %clusters may not be listed
- *				  -> IDLE: answer that
+ *				the lock directory, the root or %clusters may not be listed, or
+ *				there are too many locks -> IDLE: answer that
  *	REVOKING	set ok: count it
  *				set no node: it has left meanwhile
  *				set refused: note that; it is the answer if none was ok
@@ -142,6 +142,15 @@ finish_refused(Answer *answer, int error)
 	finish(answer, &reply, NULL);
 }
 
+/* There are more locks than fit into an answer. */
+static void
+finish_too_large(Answer *answer)
+{
+	ZkAnswer	reply = {.data_len = -1,.too_large = true};
+
+	finish(answer, &reply, NULL);
+}
+
 /* Answer with all entries. */
 static void
 finish_entries(Answer *answer)
@@ -231,6 +240,8 @@ on_read(Answer *answer, const RequestAnswer *in)
 		forget(answer);
 	else if (answer->reader->error != 0)
 		finish_refused(answer, answer->reader->error);
+	else if (answer->reader->too_large)
+		finish_too_large(answer);
 	else if (done)
 		switch (answer->question)
 		{

@@ -35,7 +35,9 @@
  * been answered; after MAX_LISTS it is DONE with an unknown first holder.  So
  * each row shows one lock at about one moment: the holder was read after the
  * list that had it first.  Rows of different locks are of different moments;
- * each has its own.
+ * each has its own.  Only the entry of a lock that is DONE is kept.  If the
+ * entries are longer than ZK_ANSWER_MAX_BYTES, or what is read takes more than
+ * MAX_MEMORY, nothing more is read, and there is no answer.
  *
  * Operations of contenders go in the same flights, and must not wait until a
  * long queue is read.  So at most MAX_OPEN operations, or a few more, are out
@@ -69,8 +71,8 @@
 /* How often to list a queue that moves while it is read. */
 #define MAX_LISTS			4
 
-/* The bytes of the entries of all locks, but for the last one. */
-#define MAX_ENTRIES			(8 * 1024 * 1024)
+/* The bytes of all that is read about all locks, with their entries. */
+#define MAX_MEMORY			(64 * 1024 * 1024)
 
 /*
  * What an operation is about, in its serial number: the list of a QueuePlace;
@@ -169,13 +171,27 @@ send_read(Reader *reader, Queue *queue, int number)
 			node->place, node->node);
 }
 
+/* Forget the nodes of a queue. */
+static void
+free_nodes(Queue *queue)
+{
+	for (int i = 0; i < queue->n; i++)
+	{
+		pfree(unconstify(char *, queue->nodes[i].node));
+		if (queue->nodes[i].data)
+			pfree(unconstify(char *, queue->nodes[i].data));
+	}
+	if (queue->nodes)
+		pfree(queue->nodes);
+	queue->nodes = NULL;
+	queue->n = queue->max = 0;
+}
+
 /* Begin to list a queue of all locks, perhaps again. */
 static void
 list_queue(Reader *reader, Queue *queue)
 {
-	for (int i = 0; i < queue->n; i++)
-		pfree(unconstify(char *, queue->nodes[i].node));
-	queue->n = 0;
+	free_nodes(queue);
 	queue->state = QUEUE_LISTING;
 	queue->lists++;
 	queue->moved = false;
@@ -189,7 +205,7 @@ send_more(Reader *reader)
 	int			max = reads_members(reader) ? MAX_OPEN_OF_MEMBERS : MAX_OPEN;
 	Queue	   *queue = reader->queues;
 
-	if (reader->unsure || reader->error != 0)
+	if (reader->unsure || reader->error != 0 || reader->too_large)
 		return;
 	while (reader->next < reader->nqueues && reader->open < max)
 		list_queue(reader, &reader->queues[reader->next++]);
@@ -348,6 +364,107 @@ read_on(Reader *reader, Queue *queue, int number)
 		send_read(reader, queue, number);
 }
 
+static ZkQueueMode
+mode_of(const QueueNode *node)
+{
+	if (node->place != PLACE_NAME)
+		return ZK_QUEUE_PERMIT;
+	return node->contender.shared ? ZK_QUEUE_SHARED : ZK_QUEUE_EXCLUSIVE;
+}
+
+static void
+align(StringInfo buf, int end)
+{
+	while (buf->len < end)
+		appendStringInfoChar(buf, '\0');
+}
+
+/* Append a contender or member as an entry of questions.h. */
+static void
+append_node(StringInfo buf, const QueueNode *node)
+{
+	const char *directory = queue_directory(node->place);
+	ZkQueueEntry head;
+	int			start = buf->len;
+
+	memset(&head, 0, sizeof(head));
+	head.session_id = node->session_id;
+	head.ctime = node->ctime;
+	head.mode = mode_of(node);
+	head.ours = node->ours;
+	head.node_len = strlen(node->node) +
+		(directory ? strlen(directory) + 1 : 0);
+	head.data_len = node->data_len;
+
+	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkQueueEntry, bytes));
+	if (directory)
+	{
+		appendStringInfoString(buf, directory);
+		appendStringInfoChar(buf, '/');
+	}
+	appendStringInfoString(buf, node->node);
+	if (node->data_len > 0)
+		appendBinaryStringInfo(buf, node->data, node->data_len);
+	align(buf, start + ZkQueueEntrySize(&head));
+}
+
+/* Append the queue of one of all locks as an entry of questions.h. */
+static void
+append_queue(StringInfo buf, const Queue *queue)
+{
+	const QueueNode *holder =
+	queue->holder >= 0 ? &queue->nodes[queue->holder] : NULL;
+	const QueueNode *waiter =
+	queue->waiter >= 0 ? &queue->nodes[queue->waiter] : NULL;
+	ZkFleetLockEntry head;
+	int			start = buf->len;
+
+	memset(&head, 0, sizeof(head));
+	head.seen = queue->seen;
+	head.refused = queue->refused;
+	if (!queue->refused)
+	{
+		head.mode = mode_of(holder ? holder : waiter);
+		head.nholders = queue->nholders;
+		head.nwaiters = queue->nwaiters;
+	}
+	head.data_len = -1;
+	if (holder)
+	{
+		head.since = holder->ctime;
+		head.ours = holder->ours;
+		head.data_len = holder->data_len;
+	}
+	if (waiter)
+		head.waiter_since = waiter->ctime;
+	head.name_len = strlen(queue->name);
+
+	appendBinaryStringInfo(buf, (char *) &head,
+						   offsetof(ZkFleetLockEntry, bytes));
+	appendStringInfoString(buf, queue->name);
+	if (head.data_len > 0)
+		appendBinaryStringInfo(buf, holder->data, head.data_len);
+	align(buf, start + ZkFleetLockEntrySize(&head));
+}
+
+/*
+ * A queue of all locks is read: append its entry, and forget the rest.  A lock
+ * that nobody holds or waits for has none.
+ */
+static void
+finish_queue(Reader *reader, Queue *queue)
+{
+	queue->state = QUEUE_DONE;
+	if (queue->refused || queue->nholders + queue->nwaiters > 0)
+	{
+		append_queue(&reader->entries, queue);
+		reader->nentries++;
+	}
+	free_nodes(queue);
+	pfree(queue->name);
+	queue->name = NULL;
+}
+
 /* Read the first holder and the first waiter, if not done yet. */
 static void
 read_first(Reader *reader, Queue *queue)
@@ -358,7 +475,7 @@ read_first(Reader *reader, Queue *queue)
 	if (queue->waiter >= 0)
 		read_on(reader, queue, queue->waiter);
 	if (queue->open == 0)
-		queue->state = QUEUE_DONE;
+		finish_queue(reader, queue);
 }
 
 /* Handle a list of a queue. */
@@ -446,7 +563,7 @@ on_read(Reader *reader, Queue *queue, uint32 part, const RequestAnswer *in)
 	else if (queue->lists < MAX_LISTS)
 		list_queue(reader, queue);
 	else
-		queue->state = QUEUE_DONE;
+		finish_queue(reader, queue);
 }
 
 /* Handle the children of the root: lock directories, and others. */
@@ -456,6 +573,9 @@ on_root(Reader *reader, const RequestAnswer *in)
 	if (in->result == REQUEST_REFUSED)
 		reader->error = in->error;
 	if (in->result != REQUEST_OK || in->nchildren == 0)
+		return;
+	reader->too_large = in->nchildren > MAX_MEMORY / (int) sizeof(Queue);
+	if (reader->too_large)
 		return;
 	reader->queues = palloc_extended(in->nchildren * sizeof(Queue),
 									 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -493,6 +613,10 @@ reader_begin(ZkQuestion question, uint32 owner, const char *path)
 	strlcpy(reader->path, path, sizeof(reader->path));
 	if (reads_all(reader))
 	{
+		MemoryContext save = MemoryContextSwitchTo(context);
+
+		initStringInfo(&reader->entries);
+		MemoryContextSwitchTo(save);
 		op.path = path;
 		submit(reader, &op);
 		return reader;
@@ -509,7 +633,7 @@ reader_begin(ZkQuestion question, uint32 owner, const char *path)
  *		Handle the answer to an operation of the reader.
  *
  * Returns true if it was the last one.  If an answer was lost, or an important
- * list refused, no more are sent.
+ * list refused, or the answer is too large, no more are sent.
  */
 bool
 reader_event(Reader *reader, const RequestAnswer *in)
@@ -532,6 +656,9 @@ reader_event(Reader *reader, const RequestAnswer *in)
 			on_list(reader, queue, part, in);
 		else
 			on_read(reader, queue, part, in);
+		reader->too_large |= all &&
+			(reader->entries.len > ZK_ANSWER_MAX_BYTES ||
+			 MemoryContextMemAllocated(reader->context, false) > MAX_MEMORY);
 	}
 	send_more(reader);
 	MemoryContextSwitchTo(save);
@@ -545,117 +672,26 @@ reader_free(Reader *reader)
 	MemoryContextDelete(reader->context);
 }
 
-static ZkQueueMode
-mode_of(const QueueNode *node)
-{
-	if (node->place != PLACE_NAME)
-		return ZK_QUEUE_PERMIT;
-	return node->contender.shared ? ZK_QUEUE_SHARED : ZK_QUEUE_EXCLUSIVE;
-}
-
-static void
-align(StringInfo buf, int end)
-{
-	while (buf->len < end)
-		appendStringInfoChar(buf, '\0');
-}
-
-/* Append a contender or member as an entry of questions.h. */
-static void
-append_node(StringInfo buf, const QueueNode *node)
-{
-	const char *directory = queue_directory(node->place);
-	ZkQueueEntry head;
-	int			start = buf->len;
-
-	memset(&head, 0, sizeof(head));
-	head.session_id = node->session_id;
-	head.ctime = node->ctime;
-	head.mode = mode_of(node);
-	head.node_len = strlen(node->node) +
-		(directory ? strlen(directory) + 1 : 0);
-	head.data_len = node->data_len;
-
-	appendBinaryStringInfo(buf, (char *) &head, offsetof(ZkQueueEntry, bytes));
-	if (directory)
-	{
-		appendStringInfoString(buf, directory);
-		appendStringInfoChar(buf, '/');
-	}
-	appendStringInfoString(buf, node->node);
-	if (node->data_len > 0)
-		appendBinaryStringInfo(buf, node->data, node->data_len);
-	align(buf, start + ZkQueueEntrySize(&head));
-}
-
-/* Append the queue of one of all locks as an entry of questions.h. */
-static void
-append_queue(StringInfo buf, const Queue *queue)
-{
-	const QueueNode *holder =
-	queue->holder >= 0 ? &queue->nodes[queue->holder] : NULL;
-	const QueueNode *waiter =
-	queue->waiter >= 0 ? &queue->nodes[queue->waiter] : NULL;
-	ZkFleetLockEntry head;
-	int			start = buf->len;
-
-	memset(&head, 0, sizeof(head));
-	head.seen = queue->seen;
-	head.refused = queue->refused;
-	if (!queue->refused)
-	{
-		head.mode = mode_of(holder ? holder : waiter);
-		head.nholders = queue->nholders;
-		head.nwaiters = queue->nwaiters;
-	}
-	head.data_len = -1;
-	if (holder)
-	{
-		head.since = holder->ctime;
-		head.data_len = holder->data_len;
-	}
-	if (waiter)
-		head.waiter_since = waiter->ctime;
-	head.name_len = strlen(queue->name);
-
-	appendBinaryStringInfo(buf, (char *) &head,
-						   offsetof(ZkFleetLockEntry, bytes));
-	appendStringInfoString(buf, queue->name);
-	if (head.data_len > 0)
-		appendBinaryStringInfo(buf, holder->data, head.data_len);
-	align(buf, start + ZkFleetLockEntrySize(&head));
-}
-
 /*
  * reader_append
  *		Append what has been read as entries of questions.h; returns their
  *		number.
- *
- * Locks that nobody holds or waits for are no entries of the question about
- * all; reader_left_out() tells how many others there was no room for.
  */
 int
-reader_append(Reader *reader, StringInfo buf)
+reader_append(const Reader *reader, StringInfo buf)
 {
-	const Queue *queues = reader->queues;
+	const Queue *queue = reader->queues;
 	int			count = 0;
 
-	for (int i = 0; reads_all(reader) && i < reader->nqueues; i++)
+	if (reads_all(reader))
 	{
-		if (!queues[i].refused && queues[i].nholders + queues[i].nwaiters == 0)
-			continue;
-		if (buf->len >= MAX_ENTRIES)
-		{
-			reader->nleft_out++;
-			continue;
-		}
-		append_queue(buf, &queues[i]);
-		count++;
+		appendBinaryStringInfo(buf, reader->entries.data, reader->entries.len);
+		return reader->nentries;
 	}
-	for (int i = 0; !reads_all(reader) && i < queues->nread; i++)
-		if (!queues->nodes[i].gone)
+	for (int i = 0; i < queue->nread; i++)
+		if (!queue->nodes[i].gone)
 		{
-			append_node(buf, &queues->nodes[i]);
+			append_node(buf, &queue->nodes[i]);
 			count++;
 		}
 	return count;
@@ -664,12 +700,12 @@ reader_append(Reader *reader, StringInfo buf)
 /*
  * reader_left_out
  *		The number of contenders or members beyond the limit, which were not
- *		read; or of locks that reader_append() has left out.
+ *		read.
  */
 int
 reader_left_out(const Reader *reader)
 {
-	return reads_all(reader) ? reader->nleft_out :
+	return reads_all(reader) ? 0 :
 		reader->queues->n - reader->queues->nread;
 }
 

@@ -87,7 +87,10 @@ typedef struct Reader
 	int			nqueues;
 	int			next;			/* the first queue that is NAMED only */
 	int			open;			/* unanswered operations */
-	int			nleft_out;		/* locks that reader_append() left out */
+	StringInfoData entries;		/* of the locks that are DONE, in the question
+								 * about all */
+	int			nentries;
+	bool		too_large;		/* the answer would be, or what is read for it */
 	bool		unsure;			/* an answer was lost */
 	int			error;			/* ZooKeeper's code, if it refused a list that
 								 * the answer is about; or 0 */
@@ -99,7 +102,7 @@ extern Reader *reader_begin(ZkQuestion question, uint32 owner,
 extern bool reader_event(Reader *reader, const RequestAnswer *in);
 extern void reader_free(Reader *reader);
 extern const char *queue_directory(QueuePlace place);
-extern int	reader_append(Reader *reader, StringInfo buf);
+extern int	reader_append(const Reader *reader, StringInfo buf);
 extern int	reader_left_out(const Reader *reader);
 extern bool reader_has(const Reader *reader, const char *node);
 extern Member *reader_members(const Reader *reader, int *count);

@@ -152,7 +152,7 @@ site:
 	@cp build/site/README.html build/site/index.html
 	@echo "the site begins with $(CURDIR)/build/site/index.html"
 
-# Unit tests: each test/unit/test_*.c is a cmocka program over the rooms that
+# Unit tests: each test/unit/test_*.c is a cmocka program over the files that
 # know neither PostgreSQL nor libzookeeper, and over what the programs share:
 # the other files of test/unit.
 UNIT_PROGRAMS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))

@@ -2,8 +2,8 @@
  * MariaDB's GET_LOCK and RELEASE_LOCK.  mariadb SOCKET
  *
  * Both are sent in one request of two statements, so that a cycle costs one
- * round trip; with split=1 GET_LOCK is sent, and timed, by itself.  Each client
- * is a thread with a connection of its own.
+ * round trip; with split=1 GET_LOCK is sent, and timed, by itself.  Each
+ * client is a thread with a connection of its own.
  */
 #include <pthread.h>
 #include <mysql.h>

@@ -23,13 +23,16 @@
 #define CONNECTORS 8			/* threads that connect clients */
 #define HELD_AT_ONCE 250		/* by zk_lock_all, which takes up to 500 */
 
-/* What the clients do; each statement has the lock's name as $1, unless said. */
+/*
+ * What the clients do; each statement has the lock's name as $1, unless said.
+ */
 typedef struct Way
 {
 	const char *name;
 	const char *lock;			/* $1: the token, if there is one */
 	const char *token;			/* run at the connect, returns a token */
-	const char *end;			/* run ahead of the disconnect; $1: the token */
+	const char *end;			/* run ahead of the disconnect; $1: the
+								 * token */
 	const char *prepare;		/* run at the connect, for the work */
 	const char *work;			/* to do under the lock, or NULL */
 	int			alone;			/* the lock, without BEGIN and COMMIT */

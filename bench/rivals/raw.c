@@ -434,8 +434,9 @@ run_relay(zhandle_t *other)
 /* --- write --- */
 
 /*
- * Nothing is sent without a connection: each request wakes the library's thread,
- * which would then try the servers without a pause, as no client should.
+ * Nothing is sent without a connection: each request wakes the library's
+ * thread, which would then try the servers without a pause, as no client
+ * should.
  */
 static void
 run_writes(void)

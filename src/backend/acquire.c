@@ -177,8 +177,8 @@ waiting_timeout(SlotWait *wait, ZkSlot *slot)
  * waiting_for_room
  *		All slots are in use: sleep until one may be free.
  *
- * Returns ZK_PENDING, or why the wait is over.  The first call only prepares to
- * sleep; the caller ends the wait by ConditionVariableCancelSleep().
+ * Returns ZK_PENDING, or why the wait is over.  The first call only prepares
+ * to sleep; the caller ends the wait by ConditionVariableCancelSleep().
  */
 ZkOutcome
 waiting_for_room(SlotWait *wait)
@@ -497,8 +497,8 @@ take_slot(HeldLock *lock, SlotWait *wait)
 }
 
 /*
- * Which of these locks to wait for?  One that transactions hold because they use
- * its claim, if there is one; else the one of this number.
+ * Which of these locks to wait for?  One that transactions hold because they
+ * use its claim, if there is one; else the one of this number.
  */
 static int
 choose_used(HeldLock **locks, int nlocks, int which)
@@ -714,8 +714,8 @@ warn_of_exclusion(const HeldLock *lock)
 }
 
 /*
- * Warn of a lock that is taken once more, but excludes no other server, since it
- * was taken at first while zklock.exclusion was "instance".
+ * Warn of a lock that is taken once more, but excludes no other server, since
+ * it was taken at first while zklock.exclusion was "instance".
  */
 static void
 warn_of_old_hold(const HeldLock *lock)

@@ -26,12 +26,14 @@ typedef struct ZkRequest
 	const ZkKey *keys;			/* of holds, each once; sorted, except for
 								 * acquire_any() */
 	int			nkeys;
-	const char *name;			/* the user's name of the first, for messages */
+	const char *name;			/* the user's name of the first, for
+								 * messages */
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
 	bool		session;		/* scope: the session, or the transaction */
 	bool		try;			/* a timeout is no error */
-	int64		timeout;		/* ms, over both tiers; 0 waits behind nobody */
+	int64		timeout;		/* ms, over both tiers; 0 waits behind
+								 * nobody */
 } ZkRequest;
 
 extern ZkOutcome acquire_locks(const ZkRequest *request, ZkResult *result);

@@ -203,8 +203,8 @@ shorter(int64 sleep, int64 other)
 }
 
 /*
- * What the wait is for: what the lock manager has, while other sessions of this
- * instance have all of the locks, so that nothing is asked of ZooKeeper.
+ * What the wait is for: what the lock manager has, while other sessions of
+ * this instance have all of the locks, so that nothing is asked of ZooKeeper.
  */
 static uint32
 event_of_wait(const AnyCall *call)
@@ -354,7 +354,8 @@ hold_any(AnyCall *call, int which)
 }
 
 /*
- * Want the slots of all locks in "attempt"; returns ZK_PENDING, or the outcome.
+ * Want the slots of all locks in "attempt"; returns ZK_PENDING, or the
+ * outcome.
  */
 static ZkOutcome
 want_any(AnyCall *call)

@@ -37,7 +37,8 @@ typedef struct SlotWait
 	int64		deadline;		/* as of zk_now_ms(), or -1 */
 	int64		called_us;		/* as of zk_now_us() */
 	int64		called_ms;		/* as of zk_now_ms() */
-	bool		queued;			/* a backend or contender was ahead of us ... */
+	bool		queued;			/* a backend or contender was ahead of us
+								 * ... */
 	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
 	bool		asked;			/* the instance did not own it */
 	int64		no_session_since;	/* as of zk_now_ms(), or 0 */

@@ -8,14 +8,14 @@
  * they wait for: then it goes ahead of them, and gets at once what no holder
  * conflicts with (ProcSleep(); from 18 on JoinWaitQueue()).  A process that
  * comes to hold a lock together with others, and does not let those wait that
- * wait for all of them, needs the second without the first.  So it says that it
- * holds the lock in such a mode, while it asks for its own.  For others, who
- * may look meanwhile, that is what is true in a moment: they wait for this
+ * wait for all of them, needs the second without the first.  So it says that
+ * it holds the lock in such a mode, while it asks for its own.  For others,
+ * who may look meanwhile, that is what is true in a moment: they wait for this
  * process, too.
  *
  * Only the mask of what the process holds is changed, under the lock manager's
- * own lock, and changed back; nothing is counted.  The process holds the lock in
- * some weaker mode throughout, so that there is a mask.
+ * own lock, and changed back; nothing is counted.  The process holds the lock
+ * in some weaker mode throughout, so that there is a mask.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -48,7 +48,9 @@ PG_FUNCTION_INFO_V1(zk_claim_status);
 
 #define CLAIM_STATUS_COLUMNS	9
 
-/* How long to wait for the name of the instance that has given a token, in ms. */
+/*
+ * How long to wait for the name of the instance that has given a token, in ms.
+ */
 #define INSTANCE_QUESTION_MS	1000
 
 /* A ttl that is not NULL, in microseconds. */
@@ -166,12 +168,12 @@ claim_lock(FunctionCallInfo fcinfo, bool try)
 /*
  * zk_claim(name text, ttl interval, timeout interval) returns text
  *
- * Wait for the lock and take it, for the transaction until it commits, and then
- * for whoever has the token, which is returned.
+ * Wait for the lock and take it, for the transaction until it commits, and
+ * then for whoever has the token, which is returned.
  *
  * Errors: those of zk_lock(); 22004 NULL ttl; 22023 a ttl that is too short or
- * too long; 55000 if the session holds the lock already, or the name is that of
- * a semaphore or of an advisory lock; 53200 out of claims.
+ * too long; 55000 if the session holds the lock already, or the name is that
+ * of a semaphore or of an advisory lock; 53200 out of claims.
  */
 Datum
 zk_claim(PG_FUNCTION_ARGS)
@@ -210,8 +212,8 @@ report_foreign(const ClaimToken *token)
 /*
  * The token that argument 0 is.
  *
- * Errors: those of zk_check_usable(); 22004 NULL; 22023 no token; 55000 another
- * instance's.
+ * Errors: those of zk_check_usable(); 22004 NULL; 22023 no token; 55000
+ * another instance's.
  */
 static void
 get_claim_token(FunctionCallInfo fcinfo, ClaimToken *token)

@@ -88,7 +88,8 @@ static Lasting lasting = LASTING_NONE;
 /* A check under way. */
 typedef struct CommitCheck
 {
-	uint32		sessions;		/* of our locks: a bit for each session number */
+	uint32		sessions;		/* of our locks: a bit for each session
+								 * number */
 	uint32		tickets[ZK_MAX_SESSIONS];	/* of proof_ask() */
 	int64		begun_at;		/* as of zk_now_ms(): start of the wait; 0:
 								 * none yet */
@@ -279,8 +280,8 @@ unlock_notify_queue(void)
 }
 
 /*
- * Find the sessions that our locks are in.  Those of this instance alone are in
- * none.
+ * Find the sessions that our locks are in.  Those of this instance alone are
+ * in none.
  */
 static void
 note_sessions(CommitCheck *check)
@@ -401,7 +402,9 @@ log_wait(CommitCheck *check)
 						   (long long) waited)));
 }
 
-/* The end of a wait that was logged; another end is an error, which is logged. */
+/*
+ * The end of a wait that was logged; another end is an error, which is logged.
+ */
 static void
 log_wait_end(const CommitCheck *check)
 {

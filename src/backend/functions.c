@@ -69,7 +69,8 @@ get_lock_name(FunctionCallInfo fcinfo, ZkLockName *lock)
 
 /*
  * get_timeout
- *		A timeout argument in ms, rounded up; NULL and infinity mean no timeout.
+ *		A timeout argument in ms, rounded up; NULL and infinity mean no
+ *		timeout.
  */
 int64
 get_timeout(FunctionCallInfo fcinfo, int argno)
@@ -572,8 +573,8 @@ zk_lock_all(PG_FUNCTION_ARGS)
  * zk_wait_lock_all(names text[], timeout interval, shared boolean,
  *					session boolean)
  *
- * A procedure: as zk_lock_all(), but waits without a snapshot.  Errors: those of
- * zk_lock_all(), and of snapshot_release().
+ * A procedure: as zk_lock_all(), but waits without a snapshot.  Errors: those
+ * of zk_lock_all(), and of snapshot_release().
  */
 Datum
 zk_wait_lock_all(PG_FUNCTION_ARGS)
@@ -827,9 +828,9 @@ report_not_held(const ZkLockName *lock)
  * The fencing token of a lock that this session holds; waits until the worker
  * has it.
  *
- * Errors: 0A000 if locks, or this one, do without ZooKeeper; 55000 if the lock is
- * not held, or a permit is; 40001 if it has been
- * lost; 42501 or 58000 refused by ZooKeeper; 57014 cancelled.
+ * Errors: 0A000 if locks, or this one, do without ZooKeeper; 55000 if the lock
+ * is not held, or a permit is; 40001 if it has been lost; 42501 or 58000
+ * refused by ZooKeeper; 57014 cancelled.
  */
 static int64
 get_token(FunctionCallInfo fcinfo, const ZkLockName *lock)

@@ -78,7 +78,8 @@ typedef enum ClaimHold
 /* An entry of the stack: holds that do not differ. */
 typedef struct Hold
 {
-	SubTransactionId subid;		/* that the holds belong to; Invalid: session */
+	SubTransactionId subid;		/* that the holds belong to; Invalid:
+								 * session */
 	SubTransactionId undone;	/* in which zk_unlock marked them, or Invalid;
 								 * Top for the session's, since these marks
 								 * are not rolled back */

@@ -146,8 +146,8 @@ zk_check_usable(void)
 
 /*
  * zk_check_fleet
- *		Fail (0A000) if this SQL function, which needs ZooKeeper, is called while
- *		locks do without.
+ *		Fail (0A000) if this SQL function, which needs ZooKeeper, is called
+ *		while locks do without.
  */
 void
 zk_check_fleet(Oid function)

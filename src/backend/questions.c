@@ -4,7 +4,8 @@
  *		Functions that ask ZooKeeper, by way of the worker.
  *
  * They wait for an answer, but for zk_terminate_holders(), which is of this
- * instance alone.  The functions of views.c show shared memory, and never wait.
+ * instance alone.  The functions of views.c show shared memory, and never
+ * wait.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -619,8 +620,8 @@ may_cancel(const PGPROC *proc, int pid, const ZkLockName *lock)
 }
 
 /*
- * Cancel the statements of this instance's holders, if the user may, and end the
- * claim that holds the lock.
+ * Cancel the statements of this instance's holders, if the user may, and end
+ * the claim that holds the lock.
  */
 static int
 cancel_local_holders(const ZkLockName *lock)
@@ -780,8 +781,8 @@ wait_until_heard(const ZkLockName *lock, const char *path, const char *owners,
  *
  * Cancels the running statements of the holders of a lock.  Backends of this
  * server are canceled at once; other clients are asked to release the lock, by
- * the data that Curator's Revoker writes, unless zklock.exclusion is "instance".
- * Returns how many were cancelled or asked.
+ * the data that Curator's Revoker writes, unless zklock.exclusion is
+ * "instance".  Returns how many were cancelled or asked.
  *
  * Errors: as of zk_queue(); but if a backend of this server has been
  * cancelled, 57P03 is only a WARNING.
@@ -907,7 +908,7 @@ zk_terminate_holders(PG_FUNCTION_ARGS)
 static void
 describe_owner(StringInfo buf, const char *data, int len)
 {
-	char text[	NOTE_SIZE];
+	char		text[NOTE_SIZE];
 	Note		note;
 	NoteWait	waits[NOTE_MAX_WAITS];
 	int			nwaits;

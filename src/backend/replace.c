@@ -22,8 +22,8 @@
  * Once the setting has been on in this process, calls are replaced whatever
  * its value; our functions check it (advisory.c).  So locks taken while it was
  * on can be unlocked, and plans need not be made again when it is turned off.
- * When it is turned on for the first time, or for the first time since a plan was
- * made without our functions, all plans are made again (settings.c).
+ * When it is turned on for the first time, or for the first time since a plan
+ * was made without our functions, all plans are made again (settings.c).
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -4,17 +4,17 @@
  *		Waiting without a snapshot.
  *
  * A session that waits in a function has the snapshot of its statement, and so
- * VACUUM keeps all that the snapshot sees, and others wait for it.  A procedure
- * that CALL runs need not have one: it may commit, and so PostgreSQL makes the
- * snapshot anew where it needs one (EnsurePortalSnapshotExists()).  At the end
- * of the command it releases what there is, if anything
+ * VACUUM keeps all that the snapshot sees, and others wait for it.  A
+ * procedure that CALL runs need not have one: it may commit, and so PostgreSQL
+ * makes the snapshot anew where it needs one (EnsurePortalSnapshotExists()).
+ * At the end of the command it releases what there is, if anything
  * (PortalRunUtility(), PortalDrop()).
  *
  * A command of the client's runs in a portal, which has its snapshot as the
  * active one (portalSnapshot), and a second time, registered, if it returns
- * rows (holdSnapshot).  Both are released here.  If nothing else has a snapshot
- * then, the process has at most that of the catalogs, which each access to them
- * can take anew: what sleeps drops it ahead of each sleep.
+ * rows (holdSnapshot).  Both are released here.  If nothing else has a
+ * snapshot then, the process has at most that of the catalogs, which each
+ * access to them can take anew: what sleeps drops it ahead of each sleep.
  *
  * Not released is what belongs to others: a statement that CALL is part of, a
  * cursor, the transaction.  Then the call fails.  That leaves a portal without
@@ -83,8 +83,8 @@ release_of_portal(Portal portal)
 }
 
 /*
- * Release the snapshots, unless it is clear that this is not possible.  Returns
- * who still has one.
+ * Release the snapshots, unless it is clear that this is not possible.
+ * Returns who still has one.
  *
  * "atomic": CALL cannot commit.  Then, unless it is the command itself, the
  * statements around it may use the portal's snapshot.
@@ -138,11 +138,11 @@ detail_of_holder(SnapshotHolder holder)
  *		Release the snapshots of the CALL that wants these locks, so that it
  *		waits without one.
  *
- * The caller has read its arguments, looks at nothing in the database any more,
- * and returns plain values.
+ * The caller has read its arguments, looks at nothing in the database any
+ * more, and returns plain values.
  *
- * Errors: 55000 something else keeps a snapshot; 25P01 a transaction-scoped lock
- * outside of a block.
+ * Errors: 55000 something else keeps a snapshot; 25P01 a transaction-scoped
+ * lock outside of a block.
  */
 void
 snapshot_release(FunctionCallInfo fcinfo, const ZkRequest *request)

@@ -46,7 +46,8 @@ static bool watching = false;
 int64
 zk_time_left(int64 deadline)
 {
-	int64		now_ms = zk_now_ms();	/* once: it goes on between two readings */
+	int64		now_ms = zk_now_ms();	/* once: it goes on between two
+										 * readings */
 
 	return deadline < 0 ? -1 : Max(deadline - now_ms, 0);
 }

@@ -3,9 +3,10 @@
  * mutation.h
  *		Mutations: deliberate defects, for the files that have them.
  *
- * The checker of test/chaos must find each of them.  In builds with
- * ZKLOCK_TEST_BUILD the setting zklock.mutation, which shared/test_build.c
- * defines, selects one; other builds have none of this code.
+ * The simulator or the checker of test/chaos must find each of them.  In
+ * builds with ZKLOCK_TEST_BUILD the setting zklock.mutation, which
+ * shared/test_build.c defines, selects one; other builds have none of this
+ * code.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -88,7 +88,8 @@ typedef enum RequestResult
 	REQUEST_OK,
 	REQUEST_UNKNOWN,			/* connection lost: it may have been done */
 	REQUEST_NO_NODE,			/* of MKDIRS: a parent was deleted meanwhile;
-								 * if the topmost one cannot be made, REFUSED */
+								 * if the topmost one cannot be made,
+								 * REFUSED */
 	REQUEST_REFUSED				/* any other error: see "error".  A directory
 								 * that exists already is OK */
 } RequestResult;

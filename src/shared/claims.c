@@ -8,46 +8,47 @@
  * session.
  *
  * A claim begins as an ordinary hold of a transaction, with an entry here that
- * is RESERVED for its backend, so that nothing can fail later.  When the commit
- * is visible, and before the heavyweight lock is released, the ZkProcLock of
- * the hold becomes the claim's (claim_begin()).  From then on it is one more
- * holder of its slot, without a process and without a heavyweight lock, and the
- * entry is LIVE.  If the transaction is rolled back the entry goes with the
- * hold.
+ * is RESERVED for its backend, so that nothing can fail later.  When the
+ * commit is visible, and before the heavyweight lock is released, the
+ * ZkProcLock of the hold becomes the claim's (claim_begin()).  From then on it
+ * is one more holder of its slot, without a process and without a heavyweight
+ * lock, and the entry is LIVE.  If the transaction is rolled back the entry
+ * goes with the hold.
  *
  * A transaction that uses the claim has a ZkProcLock of its own, which holds
- * the same slot beside the claim's.  So it is a holder like any: it is canceled
- * if the lock is lost, its commit checks the slot, and it is a vertex in the
- * search for deadlocks.  It has no heavyweight lock either: several may use one
- * claim.  The slot is HELD until the claim and its users have gone, so nobody
- * else gets the lock before the last of them has, whatever becomes of the
- * claim.
+ * the same slot beside the claim's.  So it is a holder like any: it is
+ * canceled if the lock is lost, its commit checks the slot, and it is a vertex
+ * in the search for deadlocks.  It has no heavyweight lock either: several may
+ * use one claim.  The slot is HELD until the claim and its users have gone, so
+ * nobody else gets the lock before the last of them has, whatever becomes of
+ * the claim.
  *
  * A claim ends a ttl after it began or was last renewed.  Whoever comes with
  * the token looks at the time, so that does not depend on the worker; the
  * worker removes it (claims_end_due()).  One that is in use then is removed by
  * the last of its users (claim_leave()), and nobody can use or renew it any
  * more.  It also ends by its token, on demand (claim_end_of()), with the
- * ZooKeeper session, and when the worker closes the session, or goes to another
- * chroot (slots_retire()).
+ * ZooKeeper session, and when the worker closes the session, or goes to
+ * another chroot (slots_retire()).
  *
- * A local taker of the lock gets the heavyweight lock, and finds the slot HELD.
- * The users have another heavyweight lock, all together.  While there are users
- * the taker waits for that one, so that PostgreSQL's deadlock detector and
- * lock_timeout know of the wait (claim_has_users()); else on the slot.  A new
- * user goes ahead of the takers, since it has the lock as well as they who use
- * the claim already.
+ * A local taker of the lock gets the heavyweight lock, and finds the slot
+ * HELD.  The users have another heavyweight lock, all together.  While there
+ * are users the taker waits for that one, so that PostgreSQL's deadlock
+ * detector and lock_timeout know of the wait (claim_has_users()); else on the
+ * slot.  A new user goes ahead of the takers, since it has the lock as well as
+ * they who use the claim already.
  *
- * Locking protocol.  The entries are found by their secrets, in a hash table of
- * chains.  LWLock "lock" guards the chains, the free list, and "state", "next",
- * "secret", "procno" and "role" of the entries; it is taken inside partition locks.
- * The other fields are guarded by the partition lock of the slot, while the
- * entry is LIVE; before that by "lock".  An entry becomes LIVE, and ends, with
- * both exclusively.  So who holds the partition lock of the slot of "proc", and
- * finds that the entry still has this "proc", knows that it stays as it is.
+ * Locking protocol.  The entries are found by their secrets, in a hash table
+ * of chains.  LWLock "lock" guards the chains, the free list, and "state",
+ * "next", "secret", "procno" and "role" of the entries; it is taken inside
+ * partition locks.  The other fields are guarded by the partition lock of the
+ * slot, while the entry is LIVE; before that by "lock".  An entry becomes
+ * LIVE, and ends, with both exclusively.  So who holds the partition lock of
+ * the slot of "proc", and finds that the entry still has this "proc", knows
+ * that it stays as it is.
  *
- * "due" is when the worker must look next, or earlier.  Who sets an earlier one
- * wakes the worker; the worker sets it to infinity ahead of a look.
+ * "due" is when the worker must look next, or earlier.  Who sets an earlier
+ * one wakes the worker; the worker sets it to infinity ahead of a look.
  *
  * The hash function has a random seed, and secrets are compared by
  * claim_is_same(): the time that a wrong token takes tells nothing of others.
@@ -577,8 +578,8 @@ set_ttl(int number, int64 ttl_us)
  *		Have the ttl count from now on; 0: the same ttl as before.
  *
  * Fills in *unproved, and does no more, if it returns ZK_CLAIM_UNPROVED: the
- * session may have ended.  Sets *number to that of claim_reserve() if it returns
- * ZK_CLAIM_RESERVED.
+ * session may have ended.  Sets *number to that of claim_reserve() if it
+ * returns ZK_CLAIM_RESERVED.
  */
 ZkClaimState
 claim_renew(const ClaimToken *token, int64 ttl_us, ZkUnprovedClaim *unproved,
@@ -634,8 +635,8 @@ wake_waiters(const ZkKey *key)
  *		Hold the lock of a claim beside it, until claim_leave(); NULL if it has
  *		ended, or, then *full is set, if all ZkProcLocks are in use.
  *
- * The caller has the heavyweight lock of the users.  Those who wait for the slot
- * are woken, in either mode, since they wait for that lock now.
+ * The caller has the heavyweight lock of the users.  Those who wait for the
+ * slot are woken, in either mode, since they wait for that lock now.
  */
 ZkProcLock *
 claim_use(const ClaimToken *token, bool *full)
@@ -775,8 +776,8 @@ claim_is_in_way(const ZkKey *lock)
 
 /*
  * claims_due_ms
- *		When the worker must look for claims to end, as of zk_now_ms(); 0 if not
- *		at any time.
+ *		When the worker must look for claims to end, as of zk_now_ms(); 0 if
+ *		not at any time.
  */
 int64
 claims_due_ms(void)
@@ -791,8 +792,8 @@ claims_due_ms(void)
 }
 
 /*
- * Look at one claim, with the partition lock of its slot; true if it ends.  Else
- * *due_us becomes the time when to look again, if that is earlier.
+ * Look at one claim, with the partition lock of its slot; true if it ends.
+ * Else *due_us becomes the time when to look again, if that is earlier.
  */
 static bool
 look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, int64 *due_us,

@@ -34,7 +34,8 @@ typedef enum ZkClaimState
 typedef struct ZkUnprovedClaim
 {
 	int			session;		/* a proof of this session */
-	int64		end_ms;			/* before the claim is over, as of zk_now_ms() */
+	int64		end_ms;			/* before the claim is over, as of
+								 * zk_now_ms() */
 } ZkUnprovedClaim;
 
 /* A claim, as the view zk_claims shows it. */

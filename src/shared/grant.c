@@ -229,7 +229,8 @@ slot_set_uncreated(ZkSlot *slot)
  *
  * The next contender has the UUID and the session of this one, and until it is
  * created the slot has this one's number.  So if this worker ends before the
- * answer, the next one can tell which of the two it finds.  Returns whether a contender is wanted, and sets *wanted.
+ * answer, the next one can tell which of the two it finds.  Returns whether a
+ * contender is wanted, and sets *wanted.
  */
 bool
 slot_requeue(ZkSlot *slot, ZkContender *wanted)

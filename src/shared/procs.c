@@ -251,8 +251,9 @@ proc_cancel(const ZkProcLock *proc)
  *
  * Its statement is canceled; but not a commit that has passed
  * its check: see proc_cancel().  With zklock.terminate_on_loss, the loss of a
- * session-scoped hold ends the session; behind such a commit, slot_end_commit()
- * does that.  The caller is the worker, and holds the partition lock exclusively.
+ * session-scoped hold ends the session; behind such a commit,
+ * slot_end_commit() does that.  The caller is the worker, and holds the
+ * partition lock exclusively.
  */
 void
 proc_lose(ZkProcLock *proc)

@@ -62,7 +62,8 @@ struct ZkBox
 	BoxState	state;
 	uint32		serial;			/* of the question */
 	ZkQuestion	question;
-	char		path[ZNODE_PATH_SIZE];	/* of the lock directory, or the root */
+	char		path[ZNODE_PATH_SIZE];	/* of the lock directory, or the
+										 * root */
 	ZkAnswer	answer;
 	ConditionVariable cv;		/* broadcast when it is ANSWERED */
 };

@@ -16,10 +16,10 @@
  *
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards the fields of SessionShared; only the worker
- * writes, but for the instances, which the backend writes that has read them.  The fields of ProofShared have no lock: each is an atomic, and only
- * the worker writes lease_until_ms and "given".  Backends read them before
- * their slots: if a slot is not lost after that, the lease read was its
- * session's.
+ * writes, but for the instances, which the backend writes that has read them.
+ * The fields of ProofShared have no lock: each is an atomic, and only the
+ * worker writes lease_until_ms and "given".  Backends read them before their
+ * slots: if a slot is not lost after that, the lease read was its session's.
  *
  * Copyright (c) 2026, zklock developers
  *

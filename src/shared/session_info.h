@@ -37,7 +37,8 @@
 typedef enum ZkSessionState
 {
 	ZK_SESSION_DOWN,			/* no worker, or no address to connect to */
-	ZK_SESSION_CONNECTING,		/* no session yet, or the previous one expired */
+	ZK_SESSION_CONNECTING,		/* no session yet, or the previous one
+								 * expired */
 	ZK_SESSION_CONNECTED,
 	ZK_SESSION_SUSPENDED		/* connection lost; the session may be alive */
 } ZkSessionState;
@@ -96,7 +97,8 @@ typedef struct ZkFleetInfo
 {
 	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker has
 											 * joined; "" if not yet */
-	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none yet */
+	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none
+										 * yet */
 	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
 	MemberMark	mark;			/* of the latest write of that */
 	bool		dropped;		/* former credentials are no longer presented,

@@ -454,8 +454,8 @@ check_advisory_locks(int *newval, void **extra pg_attribute_unused(),
 }
 
 /*
- * Plans made before the setting was on for the first time may call PostgreSQL's
- * functions; later ones call ours, which look at the setting: see
+ * Plans made before the setting was on for the first time may call
+ * PostgreSQL's functions; later ones call ours, which look at the setting: see
  * backend/replace.c.
  */
 static void

@@ -33,13 +33,13 @@
  *					a backend that waits for something else first; by the
  *					worker, if the lock is lost, others wait for it, or no
  *					backend takes it
- *	requeued		by the worker, before it sends the delete, if a backend waits
- *					for another contender: the delete and that one's create go
- *					in one step
+ *	requeued		by the worker, before it sends the delete, if a backend
+ *					waits for another contender: the delete and that one's
+ *					create go in one step
  *	gone			told by the worker: our contender is deleted, or expired
  *					with its session; *: WANTED if a backend waits for another
- *					one.  The holders, if there are any, have lost the lock, and
- *					are marked so.
+ *					one.  The holders, if there are any, have lost the lock,
+ *					and are marked so.
  *
  * "-": ignored, since the worker's report may come late: a grant that arrives
  * when the slot has been given up changes nothing.
@@ -52,9 +52,10 @@
  * worker checks that in ZooKeeper, but not more often than once in
  * zklock.handoff_quantum.
  *
- * With zklock.exclusion = instance a lock has one slot of its own for all modes
- * (ZK_KEY_INSTANCE), which is always NONE, so that the worker does not see it.
- * A backend takes it when no other one holds it in a mode that excludes its own.
+ * With zklock.exclusion = instance a lock has one slot of its own for all
+ * modes (ZK_KEY_INSTANCE), which is always NONE, so that the worker does not
+ * see it.  A backend takes it when no other one holds it in a mode that
+ * excludes its own.
  *
  * An instance must not wait for itself.  So a grant is kept only for a backend
  * that has the heavyweight lock: one that still waits in the lock manager may
@@ -502,8 +503,8 @@ slots_give_up_retained(void)
 
 /*
  * slot_retain_time
- *		How long the slot may be retained, in us: as long as its contender says,
- *		or less if the settings have changed.
+ *		How long the slot may be retained, in us: as long as its contender
+ *		says, or less if the settings have changed.
  */
 int64
 slot_retain_time(const ZkSlot *slot)

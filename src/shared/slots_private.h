@@ -2,7 +2,7 @@
  *
  * slots_private.h
  *		The table of slots, for the files that change slots or read several:
- *		take.c (backends), grant.c (the worker), holders.c and
+ *		take.c (backends), grant.c (the worker), claims.c, holders.c and
  *		test_build.c (either).
  *
  * Copyright (c) 2026, zklock developers

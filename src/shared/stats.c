@@ -112,7 +112,8 @@ get(int counter)
  *		A backend has taken a lock that it did not hold.
  *
  * handed_off: the instance owned the lock already.  retaken: it had retained
- * the lock.  waited: the lock was not free.  wait_us: from the call to the take.
+ * the lock.  waited: the lock was not free.  wait_us: from the call to the
+ * take.
  */
 void
 stats_count_take(bool handed_off, bool retaken, bool waited, int64 wait_us)

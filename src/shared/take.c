@@ -121,7 +121,9 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
 	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
 		key_in_mode(lock, ZK_KEY_INSTANCE, mine);
 	else if (kind == ZNODE_READER)
-		/* backends that ask for one lock cannot share a contender of several */
+		/*
+		 * backends that ask for one lock cannot share a contender of several
+		 */
 		key_in_mode(lock, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
 					mine);
 	else
@@ -130,8 +132,8 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
 }
 
 /*
- * Want the slot with this very key, found or made: see slot_want().  NULL if all
- * slots are in use.  Errors: 53200 out of ZkProcLocks.
+ * Want the slot with this very key, found or made: see slot_want().  NULL if
+ * all slots are in use.  Errors: 53200 out of ZkProcLocks.
  */
 static ZkProcLock *
 want_this(const ZkKey *key, ZnodeKind kind, bool session,
@@ -231,7 +233,8 @@ is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
  *		If the instance's contender for the lock in the other mode is being
  *		given up, want its slot, so as to be woken when it is gone; else NULL.
  *
- * The caller wants the slot in its own mode.  Errors: 53200 out of ZkProcLocks.
+ * The caller wants the slot in its own mode.  Errors: 53200 out of
+ * ZkProcLocks.
  */
 ZkProcLock *
 slot_want_leaving(const ZkProcLock *proc)

@@ -824,8 +824,8 @@ list_features(uint32 missing)
 }
 
 /*
- * The server lacks requests without which no lock is safe: end the session, and
- * look again later.
+ * The server lacks requests without which no lock is safe: end the session,
+ * and look again later.
  */
 static void
 set_unfit(int session, uint32 missing)

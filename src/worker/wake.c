@@ -50,7 +50,8 @@ wake_is_due(WakeReason reason)
 long
 wake_timeout(void)
 {
-	int64		now_ms = zk_now_ms();	/* once: it goes on between two readings */
+	int64		now_ms = zk_now_ms();	/* once: it goes on between two
+										 * readings */
 	int64		first_ms = 0;
 
 	for (int i = 0; i < WAKE_REASONS; i++)

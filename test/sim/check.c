@@ -87,7 +87,8 @@ typedef struct Client
 	SimMode		mode;
 	bool		any;
 	bool		timed;			/* it may end by itself */
-	bool		next;			/* nobody but writers of its instance is ahead */
+	bool		next;			/* nobody but writers of its instance is
+								 * ahead */
 	int64_t		since;
 	int			acts_before;	/* number of acts ahead of it */
 	bool		in_cycle;		/* since this wait began */
@@ -129,7 +130,9 @@ typedef struct Act
 	int64_t		looked_at;
 }			Act;
 
-/* The same act, when it is carried out: whose wait it ends, for which probe. */
+/*
+ * The same act, when it is carried out: whose wait it ends, for which probe.
+ */
 typedef struct DoneAct
 {
 	int			number;
@@ -175,7 +178,8 @@ static int	nacts;				/* that were carried out */
 static Left lefts[MAX_INSTANCES][LEFTS];	/* by the hash of the path */
 static int64_t ended_at[MAX_INSTANCES]; /* a session, in whatever way */
 static int64_t writer_gone_at;	/* the last one that waited; 0: none */
-static int64_t restored_at;		/* an older copy of ZooKeeper's data; 0: never */
+static int64_t restored_at;		/* an older copy of ZooKeeper's data; 0:
+								 * never */
 static int64_t bound_us;		/* 0: there are faults */
 static int64_t disturbed_until;
 static uint64_t wanted;			/* locks */
@@ -183,7 +187,8 @@ static uint64_t handed;			/* of those, on by others of the instance */
 static uint64_t faults_before;	/* this schedule */
 static uint64_t asked;			/* times a commit has asked for a proof */
 static uint64_t requests_before;	/* the last part of its rest */
-static int64_t grace_us;		/* so long a victim may fail behind its cycle */
+static int64_t grace_us;		/* so long a victim may fail behind its
+								 * cycle */
 
 void
 check_schedule_begin(void)
@@ -246,8 +251,9 @@ holds(const Client *client, int name, SimMode mode)
 }
 
 /*
- * Does this call for all of several locks keep the others from everybody, since
- * it waits for one?  Sets "held" of those; returns whether there are any.
+ * Does this call for all of several locks keep the others from everybody,
+ * since it waits for one?  Sets "held" of those; returns whether there are
+ * any.
  */
 static bool
 note_kept(const Client *client, bool *held)
@@ -332,8 +338,8 @@ waits_for(const Client *a, const Client *b, bool sure)
 }
 
 /*
- * Find whom this one waits for, himself or by way of others; or who waits so for
- * him.
+ * Find whom this one waits for, himself or by way of others; or who waits so
+ * for him.
  */
 static void
 follow(int from, bool *visited, bool sure, bool back)
@@ -544,8 +550,8 @@ check_unlocked_session(int number)
 }
 
 /*
- * The order of the queue: whoever is told that it has a lock has a contender of
- * its instance ahead of all others that exclude it.  What is ahead is never
+ * The order of the queue: whoever is told that it has a lock has a contender
+ * of its instance ahead of all others that exclude it.  What is ahead is never
  * created later, so this does not depend on when it is looked at.
  */
 typedef struct QueueLook
@@ -793,8 +799,8 @@ check_rolled_back(int number)
 
 /*
  * Proofs: a transaction that commits has had all of its locks when its COMMIT
- * began, as far as its instance knew, and a proof since then that each of their
- * sessions was alive.
+ * began, as far as its instance knew, and a proof since then that each of
+ * their sessions was alive.
  */
 
 /* COMMIT has begun; check_commit_hold() is called for each of its locks. */
@@ -874,7 +880,9 @@ check_committing(int number, bool quorum)
 						  " had ended", number, client->commit_sessions[i]);
 }
 
-/* Somebody has closed a session of the instance, of which no lease can tell. */
+/*
+ * Somebody has closed a session of the instance, of which no lease can tell.
+ */
 void
 check_closed_outside(int instance)
 {
@@ -882,7 +890,8 @@ check_closed_outside(int instance)
 }
 
 /*
- * Leases: as long as one runs, the servers do not end the session by themselves.
+ * Leases: as long as one runs, the servers do not end the session by
+ * themselves.
  */
 static void
 compare_lease(int instance, const Lease *lease)
@@ -935,8 +944,8 @@ check_expired(int instance, int64_t id)
 }
 
 /*
- * ZooKeeper is an older copy of itself: an instance may not know before it has a
- * connection, tokens begin again, and sessions that have ended may be alive.
+ * ZooKeeper is an older copy of itself: an instance may not know before it has
+ * a connection, tokens begin again, and sessions that have ended may be alive.
  */
 void
 check_restored(int instance)
@@ -1229,10 +1238,10 @@ find_act(const Client *client)
 }
 
 /*
- * A deadlock may be ended when the cycle is over, by an act that was on its way.
- * But the cycle was there when the probe was created (detector.c), whatever has
- * failed; unless a reader is behind a writer's znode, which stays for a moment
- * when that has given up.
+ * A deadlock may be ended when the cycle is over, by an act that was on its
+ * way.  But the cycle was there when the probe was created (detector.c),
+ * whatever has failed; unless a reader is behind a writer's znode, which stays
+ * for a moment when that has given up.
  */
 static bool
 may_be_late(const Client *client, bool local)
@@ -1249,9 +1258,9 @@ may_be_late(const Client *client, bool local)
 }
 
 /*
- * Whoever acts looks at his own members first (confirm.c).  So an act that ends
- * this wait left ahead of the end of the cycle, or the look ahead of it began
- * before; any act will do, since it does not tell whose wait it ends.
+ * Whoever acts looks at his own members first (confirm.c).  So an act that
+ * ends this wait left ahead of the end of the cycle, or the look ahead of it
+ * began before; any act will do, since it does not tell whose wait it ends.
  */
 static bool
 was_looked_at(const Client *client)
@@ -1366,8 +1375,8 @@ has_acted_first(const Client *client)
 }
 
 /*
- * A reader waits behind the znode of a writer until that is deleted, so also for
- * a moment after the writer has become the victim of another deadlock.
+ * A reader waits behind the znode of a writer until that is deleted, so also
+ * for a moment after the writer has become the victim of another deadlock.
  */
 static bool
 may_be_behind_victim(const Client *client)
@@ -1388,8 +1397,8 @@ may_be_behind_gone(const Client *client)
 }
 
 /*
- * Does anybody hold this by a contender that the servers have?  An instance that
- * stands still goes on holding what its session has lost.
+ * Does anybody hold this by a contender that the servers have?  An instance
+ * that stands still goes on holding what its session has lost.
  */
 static bool
 is_held(int name, SimMode mode)
@@ -1407,8 +1416,8 @@ is_held(int name, SimMode mode)
 }
 
 /*
- * Has it nothing that others wait for, but its place ahead of them?  What a call
- * for all of several locks may have is what nobody holds.
+ * Has it nothing that others wait for, but its place ahead of them?  What a
+ * call for all of several locks may have is what nobody holds.
  */
 static bool
 is_bystander(const Client *client)
@@ -1550,9 +1559,9 @@ look(void *arg)
 }
 
 /*
- * Servers that are an older copy refuse what has seen newer data until the next
- * worker, after twice the session timeout, and sessions that had ended live for
- * one timeout in the copy.
+ * Servers that are an older copy refuse what has seen newer data until the
+ * next worker, after twice the session timeout, and sessions that had ended
+ * live for one timeout in the copy.
  */
 void
 check_calm(int64_t us)
@@ -1616,9 +1625,10 @@ check_asked(void)
 }
 
 /*
- * Requests, as doc/performance.md has them: a contender for a lock that is wanted,
- * and none if it is handed on; while there are any, a write every tenth of the
- * timeout, and as many of the instance's own znode.  At rest there are none.
+ * Requests, as doc/performance.md has them: a contender for a lock that is
+ * wanted, and none if it is handed on; while there are any, a write every
+ * tenth of the timeout, and as many of the instance's own znode.  At rest
+ * there are none.
  */
 static void
 check_requests(void)

@@ -35,8 +35,8 @@ typedef struct Totals
 								 * known */
 	uint64_t	holes;			/* rule 7 */
 	uint64_t	outside;		/* a session was closed from outside */
-	uint64_t	noticed;		/* an instance has seen that ZooKeeper is an older
-								 * copy */
+	uint64_t	noticed;		/* an instance has seen that ZooKeeper is an
+								 * older copy */
 	uint64_t	claims;
 	uint64_t	claim_calls;	/* that have succeeded */
 	uint64_t	faults;

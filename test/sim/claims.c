@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * claims.c
- *		The claims of a schedule: the tokens that clients have, and what is true
- *		of the claims behind them.
+ *		The claims of a schedule: the tokens that clients have, and what is
+ *		true of the claims behind them.
  *
  * Nobody is told when a claim ends by itself.  So there are two bounds of the
  * machine's clock: until "lasts_until" it goes on, whatever happens, unless it
- * is ended or lost; from "over_at" on nobody may use or renew it.  Between them
- * either may be true.
+ * is ended or lost; from "over_at" on nobody may use or renew it.  Between
+ * them either may be true.
  *
- * While a claim goes on nobody else has the lock.  Each successful renewal, and
- * each commit under it, proves that for the time since it was proved last, and
- * is compared with the sections of others as a section of the claim's.
+ * While a claim goes on nobody else has the lock.  Each successful renewal,
+ * and each commit under it, proves that for the time since it was proved last,
+ * and is compared with the sections of others as a section of the claim's.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -85,7 +85,8 @@ typedef struct ClaimClient
 	int64_t		at;				/* true time */
 	int64_t		boottime;
 	bool		gone;			/* the claim had ended when the call began, */
-	bool		asked;			/* or was another's whose COMMIT was not over */
+	bool		asked;			/* or was another's whose COMMIT was not
+								 * over */
 }			ClaimClient;
 
 static Claim claims[MAX_CLAIMS];

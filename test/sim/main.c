@@ -66,7 +66,7 @@ run_to_the_end(void)
 static void
 fail_liveness(void *arg)
 {
-	char text[	700] = "";
+	char		text[700] = "";
 
 	(void) arg;
 	for (int i = 0; i < workload_clients(); i++)
@@ -261,7 +261,7 @@ report(double seconds)
 static void
 tell_failure(uint64_t seed)
 {
-	char text[	300];
+	char		text[300];
 
 	if (sim_tracing())
 		ensemble_print();
@@ -274,8 +274,8 @@ tell_failure(uint64_t seed)
 }
 
 /*
- * A simulated process has crashed, or the simulator: say where, and crash.  All
- * is in one process, so printing here is as good as anywhere.
+ * A simulated process has crashed, or the simulator: say where, and crash.
+ * All is in one process, so printing here is as good as anywhere.
  */
 static void
 on_crash(int signo, siginfo_t *info, void *context)

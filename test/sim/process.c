@@ -232,8 +232,8 @@ remove_files(void)
 }
 
 /*
- * Prepare for so many processes at a time of this program; "debugged": keep the
- * files of their copies until the end.
+ * Prepare for so many processes at a time of this program; "debugged": keep
+ * the files of their copies until the end.
  */
 void
 copies_open(const char *program, int n, bool debugged)
@@ -291,7 +291,9 @@ free_chunks(Process *process)
 	process->bytes = 0;
 }
 
-/* The process is gone, with all that it had; the running task may be its own. */
+/*
+ * The process is gone, with all that it had; the running task may be its own.
+ */
 static void
 bury(Process *process)
 {
@@ -710,7 +712,9 @@ instance_recover(void *arg)
 	instance->worker = process_start(instance, -1, run_worker);
 }
 
-/* All processes are gone, and the shared memory; it begins anew after a while. */
+/*
+ * All processes are gone, and the shared memory; it begins anew after a while.
+ */
 void
 instance_crash(Instance *instance, int64_t down_us)
 {

@@ -31,7 +31,8 @@ typedef struct InstanceOptions
 	int			max_procs;
 	Setting		settings[MAX_SETTINGS];
 	int			nsettings;
-	double		drift;			/* its clock is so much faster than true time */
+	double		drift;			/* its clock is so much faster than true
+								 * time */
 	int64_t		wall_offset;	/* of its time of day */
 	int64_t		boot_offset;	/* of its clock since it was booted */
 	const char *mutation;		/* or NULL */

@@ -3,8 +3,8 @@
  * schedule.c
  *		Tasks, virtual time, random numbers and the trace.
  *
- * A task is a thread of a simulated process, with a stack of its own.  One task
- * runs at a time.  It runs until it waits, sleeps or yields, and then the
+ * A task is a thread of a simulated process, with a stack of its own.  One
+ * task runs at a time.  It runs until it waits, sleeps or yields, and then the
  * scheduler, which has the stack of the program, takes one of those that are
  * ready, by lot.  When none is, time goes on to the next event.
  *
@@ -71,7 +71,9 @@ typedef struct Event
 	uint64_t	wait;
 } Event;
 
-/* What sim_alloc() has given out of; all of it is free when a schedule ends. */
+/*
+ * What sim_alloc() has given out of; all of it is free when a schedule ends.
+ */
 typedef struct Block
 {
 	struct Block *next;
@@ -192,7 +194,9 @@ give_block(Block *block)
 	}
 }
 
-/* Give the oldest block back if its time is over: a late read of it crashes. */
+/*
+ * Give the oldest block back if its time is over: a late read of it crashes.
+ */
 static void
 give_oldest(Arena *arena)
 {
@@ -608,8 +612,8 @@ task_wake(Task *task)
  * sim_wait
  *		Wait until somebody wakes this task, or it is this time.
  *
- * Returns false if nobody has.  It comes back at once if somebody has since the
- * last time.
+ * Returns false if nobody has.  It comes back at once if somebody has since
+ * the last time.
  */
 bool
 sim_wait(int64_t until)
@@ -663,8 +667,8 @@ sim_nap_behind_clock(void)
 
 /*
  * sim_yield
- *		Let others run, perhaps, and perhaps for long: a process may stand still
- *		at any point.
+ *		Let others run, perhaps, and perhaps for long: a process may stand
+ *		still at any point.
  */
 void
 sim_yield(void)

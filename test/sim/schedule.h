@@ -23,8 +23,8 @@ typedef struct Wildness
 	uint32_t	naps;			/* of these one in so many is a short nap */
 	uint32_t	sleeps;			/* of the naps, one in so many is a long one */
 	int64_t		longest_us;		/* which lasts so long at the most */
-	uint32_t	late_clocks;	/* readings of the clock that such a nap follows,
-								 * of a million */
+	uint32_t	late_clocks;	/* readings of the clock that such a nap
+								 * follows, of a million */
 } Wildness;
 
 extern void schedule_begin(uint64_t seed, const Wildness *wildness);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * workload.c
- *		What a schedule is made of: instances, settings, clients, and what these
- *		do.  All by lot.
+ *		What a schedule is made of: instances, settings, clients, and what
+ *		these do.  All by lot.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,7 +30,8 @@
 typedef struct ClientState
 {
 	int			instance;
-	int			first_name;		/* of its own numbers, in a long schedule; or 0 */
+	int			first_name;		/* of its own numbers, in a long schedule;
+								 * or 0 */
 	Process    *process;		/* NULL: none at the moment */
 	SimStatement script[MAX_SCRIPT];
 	int			nscript;
@@ -46,11 +47,12 @@ static ClientState clients[MAX_CLIENTS];
 static int	nclients;
 static int	ninstances;
 static int	nnames;
-static int	npassing;			/* further names, which are taken seldom, alone,
-								 * and not for long */
+static int	npassing;			/* further names, which are taken seldom,
+								 * alone, and not for long */
 static int	permits;
 static int	semaphore;			/* the name that is one */
-static bool ordered;			/* locks are taken in the order of their names */
+static bool ordered;			/* locks are taken in the order of their
+								 * names */
 static bool tangled;			/* they are taken in any order, and many */
 static bool prone;				/* hardly any wait ends but by a deadlock */
 static bool saving;				/* blocks have a savepoint behind their first
@@ -273,8 +275,8 @@ add_block(ClientState *client)
 }
 
 /*
- * Whoever goes back to the savepoint holds what he has had ahead of it, and has
- * ended his wait, in the midst of a deadlock perhaps.
+ * Whoever goes back to the savepoint holds what he has had ahead of it, and
+ * has ended his wait, in the midst of a deadlock perhaps.
  */
 static void
 add_saving_block(ClientState *client)

@@ -4,16 +4,17 @@
  *		The simulated ensemble: servers, their trees, sessions and watches, and
  *		the network in front of them.
  *
- * The leader carries writes out one after the other, in the order in which they
- * come to it, and that is the log.  Each server applies the log in its order, a
- * follower later than the leader; it answers a client's reads from its own tree,
- * behind that client's writes, and tells of watches as it applies.  When there
- * is a new leader, the writes that the old one had not got to are lost, or are
- * not: nobody is told.  A server that is cut off from the others goes on
- * answering reads and pings until it notices.
+ * The leader carries writes out one after the other, in the order in which
+ * they come to it, and that is the log.  Each server applies the log in its
+ * order, a follower later than the leader; it answers a client's reads from
+ * its own tree, behind that client's writes, and tells of watches as it
+ * applies.  When there is a new leader, the writes that the old one had not
+ * got to are lost, or are not: nobody is told.  A server that is cut off from
+ * the others goes on answering reads and pings until it notices.
  *
- * The leader ends sessions by its own clock, in ticks.  What a follower has heard
- * of a client comes to the leader with the next ping between the two only.
+ * The leader ends sessions by its own clock, in ticks.  What a follower has
+ * heard of a client comes to the leader with the next ping between the two
+ * only.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -140,7 +141,8 @@ static Session sessions[MAX_SESSIONS];
 static int	nsessions;
 static int64_t lag_us;
 static uint64_t reigns;			/* counts leaders */
-static uint64_t epoch;			/* the same, but for copies that are restored */
+static uint64_t epoch;			/* the same, but for copies that are
+								 * restored */
 static int64_t commit_at;		/* the last write that waits for its turn */
 static uint64_t nwrites;
 static uint64_t nrequests;
@@ -697,7 +699,9 @@ zxid_of(const Server *server)
  * Writes, at the leader.
  */
 
-/* Carry one operation of a write out, in the leader's tree as "draft" has it. */
+/*
+ * Carry one operation of a write out, in the leader's tree as "draft" has it.
+ */
 typedef struct Draft
 {
 	Change	   *changes;
@@ -705,7 +709,10 @@ typedef struct Draft
 	int			size;
 } Draft;
 
-/* A node as the changes of this draft leave it; *known is false if there are none. */
+/*
+ * A node as the changes of this draft leave it; *known is false if there are
+ * none.
+ */
 static bool
 drafted(const Draft *draft, const char *path, bool *exists, int32_t *version)
 {
@@ -749,7 +756,9 @@ parent_path(const char *path)
 	return parent;
 }
 
-/* How many children of a directory the draft creates, and how it changes them. */
+/*
+ * How many children of a directory the draft creates, and how it changes them.
+ */
 static int
 count_drafted(const Draft *draft, const char *directory, bool only_created)
 {
@@ -908,7 +917,9 @@ find_probe(const char *verdict)
 	return find(&servers[leader].tree, path);
 }
 
-/* A member of a deadlock, as a line of a probe has it (core/deadlock/probe.c). */
+/*
+ * A member of a deadlock, as a line of a probe has it (core/deadlock/probe.c).
+ */
 typedef struct Member
 {
 	char		from[MEMBER_SIZE];
@@ -951,8 +962,9 @@ look_at_znode(int actor, const char *path)
 }
 
 /*
- * An act is carried out: all that it is about is there, and each wait of others
- * has been confirmed, and is still in the note of what is held meanwhile.
+ * An act is carried out: all that it is about is there, and each wait of
+ * others has been confirmed, and is still in the note of what is held
+ * meanwhile.
  */
 static void
 look_at_member(int actor, const Node *probe, const Member * member)
@@ -996,8 +1008,8 @@ look_at_act(int actor, const Node *probe)
 }
 
 /*
- * Tell the checkers of the end of a deadlock.  A verdict has a name of its own,
- * so if the session has it already, this act is the one that created it.
+ * Tell the checkers of the end of a deadlock.  A verdict has a name of its
+ * own, so if the session has it already, this act is the one that created it.
  */
 static void
 tell_of_act(const Request *request, bool done)
@@ -1086,8 +1098,8 @@ remove_directory(const char *path)
 }
 
 /*
- * Somebody deletes unused directories, now and then one in which a contender is
- * about to be created.
+ * Somebody deletes unused directories, now and then one in which a contender
+ * is about to be created.
  */
 static void
 collect_ahead_of(const Request *request)
@@ -1473,7 +1485,9 @@ server_hear(Connection *connection, Request *request)
 	connection->pending_end = &request->next;
 	if (is_write(request))
 	{
-		/* a leader that does not know that it is none answers from old state */
+		/*
+		 * a leader that does not know that it is none answers from old state
+		 */
 		if (request->kind == REQUEST_SYNC && server->cut_off)
 			request->reply = new_reply(request);
 		else
@@ -1789,8 +1803,8 @@ restore_sessions(void)
 
 /*
  * Has a session written since the copy, but not its instance's own znode in
- * %clusters?  Then the instance cannot know that ZooKeeper has lost a write: see
- * fleet.c.
+ * %clusters?  Then the instance cannot know that ZooKeeper has lost a write:
+ * see fleet.c.
  */
 static bool
 is_loss_unnoticed(int64_t id, int end)

@@ -9,8 +9,8 @@
  * shows that lags behind.  As in ZooKeeper, a session's view never goes back
  * behind what the client has seen, a write is answered when the session's
  * server has it and all before it, and a watch fires when the view passes the
- * change.  A sync may do nothing: it is answered then by a leader that has been
- * deposed, and has not noticed.
+ * change.  A sync may do nothing: it is answered then by a leader that has
+ * been deposed, and has not noticed.
  *
  * A directory's counter ends as ZooKeeper's does: the last number is given
  * again and again, and negative ones to creates that are under way together.
@@ -21,9 +21,9 @@
  * forgets it when it hears that it was removed, and sets what it has again
  * after a reconnect.
  *
- * Choices are random, from a seed that is the number of the run, or those of an
- * odometer that goes through all of them.  A rule that does not hold prints the
- * end of the run's history, what exists, and the number of the run.
+ * Choices are random, from a seed that is the number of the run, or those of
+ * an odometer that goes through all of them.  A rule that does not hold prints
+ * the end of the run's history, what exists, and the number of the run.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -200,7 +200,9 @@ model_check_recipe(const Recipe *recipe)
 			break;
 		case RECIPE_SEARCHING:
 		case RECIPE_ABANDONING:
-			/* a contender that is resumed without its number has no name yet */
+			/*
+			 * a contender that is resumed without its number has no name yet
+			 */
 			holds = (is_named(recipe, recipe->requeued) ||
 					 recipe->node[0] == '\0') && !has_predecessor(recipe);
 			break;

@@ -109,7 +109,8 @@ typedef struct ModelEntry
 	bool		not_empty;		/* RMDIR: refused because of that */
 	int64_t		view;			/* how far the answering server was */
 	int			nchildren;
-	int16_t		children[MODEL_CHILDREN];	/* nodes; -1 - place: a directory */
+	int16_t		children[MODEL_CHILDREN];	/* nodes; -1 - place: a
+											 * directory */
 } ModelEntry;
 
 /* A watch as the server has it: one for a path and session. */
@@ -163,13 +164,17 @@ typedef struct ModelHooks
 	void		(*stop) (const char *rule);
 	/* check the rules of all clients */
 	void		(*check_rules) (void);
-	/* a client hears the next answer or event, or that its session has ended */
+	/*
+	 * a client hears the next answer or event, or that its session has ended
+	 */
 	void		(*deliver) (ModelSession *session);
 	void		(*hear_of_expiry) (ModelSession *session);
 	/* so many of the operations that were sent are carried out before */
 	void		(*lose_connection) (ModelSession *session, int applied);
 	void		(*restart_worker) (ModelSession *session, int applied);
-	/* with nothing on its way, a client does what it has to; true if it does */
+	/*
+	 * with nothing on its way, a client does what it has to; true if it does
+	 */
 	bool		(*act) (ModelSession *session);
 	/* the same of those that have no session; or NULL */
 	bool		(*others_act) (void);

@@ -9,8 +9,8 @@
  * between any two steps.  What is true of it all is in truth.c.  At the end
  * nobody gives up any more: then no deadlock may stay.
  *
- * In the calm schedules nothing fails: there a deadlock has to end in a bounded
- * time, before anybody looks again.
+ * In the calm schedules nothing fails: there a deadlock has to end in a
+ * bounded time, before anybody looks again.
  *
  * Each mutation breaks a rule in its runs; without one, none is broken.
  *
@@ -53,7 +53,8 @@ typedef struct Mix
 								 * instance */
 	bool		gives_up;		/* waits fail, and transactions end */
 	bool		faults;			/* connections, workers and sessions */
-	bool		sessions;		/* they work for one another, as by postgres_fdw */
+	bool		sessions;		/* they work for one another, as by
+								 * postgres_fdw */
 	int			locks;			/* so many, if not 0 */
 	int			roots;			/* below so many, if not 0 */
 	unsigned	timeout;		/* how rarely waits fail, if not 0 */
@@ -489,8 +490,8 @@ play_stale(unsigned long run)
 }
 
 /*
- * a owns lock 0; c queues for it; b, who holds lock 1, queues behind c; a waits
- * for lock 1.  For c, who began last, somebody waits as well.
+ * a owns lock 0; c queues for it; b, who holds lock 1, queues behind c; a
+ * waits for lock 1.  For c, who began last, somebody waits as well.
  */
 static void
 play_bystander(unsigned long run)
@@ -620,7 +621,9 @@ test_rings(void **state)
 	tree_reset();
 }
 
-/* The same with locks below several roots: not each watches the first one's. */
+/*
+ * The same with locks below several roots: not each watches the first one's.
+ */
 static void
 test_roots(void **state)
 {

@@ -6,8 +6,8 @@
  *
  * A parser must only say whether it can read them: the sanitizers, and
  * copies of just the length of the text, notice what it reads beyond.  What it
- * has read it can write, and then reads the same again.  Each parser has a seed
- * of its own, which is fixed.
+ * has read it can write, and then reads the same again.  Each parser has a
+ * seed of its own, which is fixed.
  *
  * Copyright (c) 2026, zklock developers
  *

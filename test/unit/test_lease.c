@@ -4,11 +4,12 @@
  *		Unit tests of lease.c: a lease never outlives the session.
  *
  * The rules of the lease are arguments about what a leader, a follower and the
- * client library do.  Here they are a model: messages travel in order, each for
- * as long as chance has it, links stall (or the library's queue does, which is
- * the same), the client process is stopped, and so are servers, whose threads
- * go on one after the other; and the leader ends the session when it has not
- * heard of it for too long.  However that goes, no lease may be longer.
+ * client library do.  Here they are a model: messages travel in order, each
+ * for as long as chance has it, links stall (or the library's queue does,
+ * which is the same), the client process is stopped, and so are servers, whose
+ * threads go on one after the other; and the leader ends the session when it
+ * has not heard of it for too long.  However that goes, no lease may be
+ * longer.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -183,7 +184,8 @@ after_a_stop_one_does_not_count(void **state)
 typedef enum MessageKind
 {
 	CLIENT_PING,				/* client to its server, answered there */
-	WRITE,						/* client by way of the servers to the leader */
+	WRITE,						/* client by way of the servers to the
+								 * leader */
 	REVALIDATE,					/* the same, of a new connection */
 	SERVER_PING,				/* down to the next server */
 	TOUCHES						/* its answer: when the client was heard of */
@@ -248,7 +250,8 @@ typedef struct Model
 	int64_t		received_at;
 	int64_t		turn_at;
 	Lease		lease;
-	bool		busy;			/* the client has something to write all the time */
+	bool		busy;			/* the client has something to write all the
+								 * time */
 	int64_t		clear_until;	/* of the Weather */
 	int64_t		awake_until;
 } Model;
@@ -453,7 +456,8 @@ typedef struct Weather
 	int			duration;		/* ms at most */
 	int			pause;			/* ms at least between two stalls of links */
 	int			server_stops;	/* as stops, of a server: the leader, mostly */
-	bool		observer;		/* the client is connected to one with a master */
+	bool		observer;		/* the client is connected to one with a
+								 * master */
 } Weather;
 
 /* When it goes on, each of its threads gets to run before the next stop. */
@@ -594,8 +598,8 @@ nor_if_servers_are_stopped(void **state)
 }
 
 /*
- * What lease.c says that it does not cover.  Should this fail, it does, and the
- * documentation need not warn of it.
+ * What lease.c says that it does not cover.  Should this fail, it does, and
+ * the documentation need not warn of it.
  */
 static void
 but_behind_an_observer_master_some_do(void **state)

@@ -4,9 +4,9 @@
  *		The permits of a semaphore against a model of ZooKeeper.
  *
  * Up to three clients with up to three permits each, wanted or owned, on the
- * model of model.c, and other clients that do as Curator does.  Small scenarios
- * are explored exhaustively, larger ones at random from fixed seeds, and the
- * rules of a semaphore are checked after every step.
+ * model of model.c, and other clients that do as Curator does.  Small
+ * scenarios are explored exhaustively, larger ones at random from fixed seeds,
+ * and the rules of a semaphore are checked after every step.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -1493,7 +1493,9 @@ test_random_schedules(void **state)
 				break;
 			case 1:
 				make_directory(SEMAPHORE_LOCKS, 0);
-				/* an old number is as good as none while nobody has a permit */
+				/*
+				 * an old number is as good as none while nobody has a permit
+				 */
 				make_directory(SEMAPHORE_PERMITS, mix->foreigners ?
 							   (int) model_choose(2) * scene->permits :
 							   (int) model_choose(3));

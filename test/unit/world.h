@@ -73,7 +73,8 @@ typedef struct WorldBackend
 	int			blocker;		/* BLOCKED */
 	int			lock;			/* the same: in tier 1 for this one; -1: no */
 	bool		shared;
-	int			locks[WORLD_WANTS]; /* what it takes then: see world_lock_several() */
+	int			locks[WORLD_WANTS]; /* what it takes then: see
+									 * world_lock_several() */
 	int			nlocks;
 	int			remote;			/* CALLING: number of the one called */
 	int			employer;		/* number of the one it works for, or -1 */

@@ -120,7 +120,9 @@ world_return(int cluster)
 	return any;
 }
 
-/* A transaction ends: that of who has them work, and of all who work for it. */
+/*
+ * A transaction ends: that of who has them work, and of all who work for it.
+ */
 void
 world_finish(int cluster, int backend)
 {

@@ -168,8 +168,8 @@ list_waits(const WorldBackend *before, const WorldBackend *last, bool aged,
 }
 
 /*
- * The edges to the session that a backend works for, and to its own if it calls
- * another instance.
+ * The edges to the session that a backend works for, and to its own if it
+ * calls another instance.
  */
 static void
 list_sessions(int cluster, int backend, bool aged, WorldEdge *edge,

@@ -13,14 +13,14 @@
  * For each lock and mode the instance remembers a Habit: how many takes in a
  * row there were, each soon after the lock was given back, with nobody in
  * between.  The number of the new contender tells the latter, with nothing
- * asked: it is the one after that of our last owner.  When a contender is made,
- * its note must say already whether the lock may be retained, so this is
+ * asked: it is the one after that of our last owner.  When a contender is
+ * made, its note must say already whether the lock may be retained, so this is
  * decided from the takes before.
  *
- * The usual pause is one that most pauses do not exceed: it grows with a longer
- * one at once, and shrinks with a shorter one by a quarter of the difference.
- * "most" is zklock.max_retain_time.  A pause is short if it is at most half of
- * that.
+ * The usual pause is one that most pauses do not exceed: it grows with a
+ * longer one at once, and shrinks with a shorter one by a quarter of the
+ * difference.  "most" is zklock.max_retain_time.  A pause is short if it is at
+ * most half of that.
  *
  * A revocation is worth its cost if the lock was taken HABIT_WORTH times while
  * it was retained: each of these has saved a write and its wait, and the
@@ -28,8 +28,8 @@
  * revocations.  When there is none left, twice as many takes in a row are
  * required.  If chance alone decides who takes a lock next, an instance that
  * has a share p of the takes retakes it p / (1 - p) times on average before it
- * is revoked: 9 times for nine of ten, once for one of two.  Those of more than
- * three quarters gain credit, and the others lose it.
+ * is revoked: 9 times for nine of ten, once for one of two.  Those of more
+ * than three quarters gain credit, and the others lose it.
  *
  * The table.  In each group the first matching line counts.  test_habit.c has
  * a test for each line, by its name.
@@ -74,8 +74,8 @@
  *	with no timeout fail while the lock is retained
  *	O1									HABIT_NEVER takes are required
  *
- * Memory.  A Habits has a number of buckets with HABIT_WAYS entries each, found
- * by the id.  In a full bucket the lock that was wanted longest ago is
+ * Memory.  A Habits has a number of buckets with HABIT_WAYS entries each,
+ * found by the id.  In a full bucket the lock that was wanted longest ago is
  * forgotten, and so it begins like a new one.
  *
  * Copyright (c) 2026, zklock developers
@@ -185,8 +185,8 @@ usual_pause(const Habit *habit)
 
 /*
  * habit_wanted
- *		A contender is about to be made: how long is the lock to be retained, in
- *		us?  0: not at all.
+ *		A contender is about to be made: how long is the lock to be retained,
+ *		in us?  0: not at all.
  *
  * "most" is the longest time for which any lock is retained, here and below.
  */

@@ -38,7 +38,8 @@
 typedef struct Habit
 {
 	uint64_t	id;				/* of the lock and the mode; 0: a free entry */
-	int64_t		dropped;		/* when its last holder gave it back; 0: never */
+	int64_t		dropped;		/* when its last holder gave it back; 0:
+								 * never */
 	int64_t		wanted;			/* when it was wanted last */
 	int64_t		pause;			/* the usual one between the two */
 	int32_t		number;			/* of the last contender that held it */

@@ -423,9 +423,9 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 
 /*
  * Handle the stat that precedes a list: list the children, unless they are so
- * many that all lock traffic behind the list would wait for it.  Any client may
- * make such a crowd, if the ACL is open.  Returns false if they are: then the
- * list is answered as one that was refused.
+ * many that all lock traffic behind the list would wait for it.  Any client
+ * may make such a crowd, if the ACL is open.  Returns false if they are: then
+ * the list is answered as one that was refused.
  */
 static bool
 read_children(const SentRequest *sent, const RequestAnswer *in,

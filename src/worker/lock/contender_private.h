@@ -21,7 +21,9 @@
 /* How often to check all owners. */
 #define SWEEP_INTERVAL_MS	1000
 
-/* The part of the slots and of a session's room for locks retained by habit. */
+/*
+ * The part of the slots and of a session's room for locks retained by habit.
+ */
 #define HABITUAL_PART		8
 
 /* A lock directory, or one of the two parts of a semaphore. */

@@ -4,10 +4,10 @@
  *		Which locks the instance retains, and how long: the worker's memory of
  *		how it takes them.
  *
- * With zklock.retain_time = -1 core/lock/habit.c decides for each lock and mode.
- * This file keeps the memory and tells it what happens.  A take from a lock that
- * is retained happens in shared memory, without the worker; it hears of these
- * from the slot, when the contender is given up.
+ * With zklock.retain_time = -1 core/lock/habit.c decides for each lock and
+ * mode.  This file keeps the memory and tells it what happens.  A take from a
+ * lock that is retained happens in shared memory, without the worker; it hears
+ * of these from the slot, when the contender is given up.
  *
  * What is retained by habit takes at most an eighth of the slots and of each
  * session's room (contender_set_habitual()): what is beyond that is not.
@@ -58,7 +58,9 @@ find(const char *directory, ZnodeKind kind)
 		habit_find(habits, id_of(directory, kind));
 }
 
-/* The same of a contender, made if it is missing; NULL if there is no memory. */
+/*
+ * The same of a contender, made if it is missing; NULL if there is no memory.
+ */
 static Habit *
 enter(const Contender *contender, int64 now)
 {

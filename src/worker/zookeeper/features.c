@@ -18,8 +18,8 @@
  * The library sends a request to remove watches only for a watch that it has;
  * so one is set before, on a missing znode.  It has no owner, and so watches.c
  * drops it if the connection is lost.  The library may have been given that
- * request before we hear of the loss, and send it on the next connection; so the
- * watch is noted by the answer, too.
+ * request before we hear of the loss, and send it on the next connection; so
+ * the watch is noted by the answer, too.
  *
  * Callbacks run in the library's threads, all else in the main thread.
  *

@@ -29,7 +29,8 @@ typedef struct Features
 {
 	FeatureProbe next;			/* the one to be sent, or that is out */
 	bool		out;
-	int			losses;			/* connections lost in a row while it was out */
+	int			losses;			/* connections lost in a row while it was
+								 * out */
 	uint32		missing;		/* 1 << ZkFeature, of those not found */
 } Features;
 

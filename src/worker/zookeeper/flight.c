@@ -274,9 +274,9 @@ flight_directory_deleted(Flight *flight, const char *directory)
 }
 
 /*
- * The connection is lost.  What the library was given while it had none is sent
- * on the next one, though what it was given before is lost: so a directory may
- * lack its parent.
+ * The connection is lost.  What the library was given while it had none is
+ * sent on the next one, though what it was given before is lost: so a
+ * directory may lack its parent.
  */
 void
 flight_disconnect(Flight *flight)

@@ -188,7 +188,7 @@ find_file_problem(const char *path, const char *secret, FileTextCheck check)
 			problem = psprintf("could not read file \"%s\": %m", path);
 		else
 		{
-			text[		n] = '\0';
+			text[n] = '\0';
 
 			problem = check(path, text);
 			explicit_bzero(text, n);

@@ -30,8 +30,8 @@
  *
  * On each new connection a barrier is sent first (the sync check), and nothing
  * else before its answer: the server may lag behind what an earlier worker had
- * seen.  On the first one of a session the probes of features.c follow.  If the
- * server lacks something, nothing else is sent to it.
+ * seen.  On the first one of a session the probes of features.c follow.  If
+ * the server lacks something, nothing else is sent to it.
  *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
@@ -593,8 +593,8 @@ fill_unfit(Session *session, uint32 missing, SessionEvent *event)
 }
 
 /*
- * Send the next probe if the server has answered the sync check and all before.
- * Returns true if the event says that the server is unfit.
+ * Send the next probe if the server has answered the sync check and all
+ * before.  Returns true if the event says that the server is unfit.
  */
 static bool
 probe_next(Session *session, SessionEvent *event)

@@ -327,8 +327,8 @@ watches_removed(Watches *watches, const char *path, ZooWatcherType type)
  *		set them again, the watches that end with the connection and those
  *		being removed.
  *
- * A watch whose request is out may still come: if the library had no connection
- * by then, it sends the request on the next one.
+ * A watch whose request is out may still come: if the library had no
+ * connection by then, it sends the request on the next one.
  */
 void
 watches_drop(Watches *watches)

@@ -413,7 +413,9 @@ unlock_statement(int name)
 	commit_note_statement();
 }
 
-/* As heap_lock_tuple(): the tuple's lock, then the last locker's transaction. */
+/*
+ * As heap_lock_tuple(): the tuple's lock, then the last locker's transaction.
+ */
 static void
 lock_row(int number)
 {
@@ -612,8 +614,8 @@ roll_back(const SimStatement *statement)
 }
 
 /*
- * An error.  In a block, PostgreSQL undoes the innermost subtransaction at once,
- * and waits for ROLLBACK TO or the end of the block.
+ * An error.  In a block, PostgreSQL undoes the innermost subtransaction at
+ * once, and waits for ROLLBACK TO or the end of the block.
  */
 static void
 fail(bool in_block, SimStep step)

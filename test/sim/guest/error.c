@@ -3,8 +3,8 @@
  * error.c
  *		Stand-ins for ereport() and what belongs to it.
  *
- * All arguments are evaluated, whether there is a trace or not, so that a trace
- * changes nothing; but not those of debug messages.
+ * All arguments are evaluated, whether there is a trace or not, so that a
+ * trace changes nothing; but not those of debug messages.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -3,8 +3,8 @@
  * list.c
  *		Stand-ins for lists and pairing heaps.
  *
- * A heap is a list in order here: those that are equal come out in the order in
- * which they have come.
+ * A heap is a list in order here: those that are equal come out in the order
+ * in which they have come.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -6,8 +6,8 @@
  *
  * Nothing else runs within a function of this file, but where it sleeps or
  * calls sim_point(); PostgreSQL has its partition locks for that.  What it
- * decides is what PostgreSQL's lock.c, proc.c and deadlock.c decide; lock groups
- * and fast paths are left out.
+ * decides is what PostgreSQL's lock.c, proc.c and deadlock.c decide; lock
+ * groups and fast paths are left out.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * misc.c
- *		Stand-ins for what is left of PostgreSQL, and for the parts of zklock that
- *		the simulator leaves out.
+ *		Stand-ins for what is left of PostgreSQL, and for the parts of zklock
+ *		that the simulator leaves out.
  *
  * Copyright (c) 2026, zklock developers
  *

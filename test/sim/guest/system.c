@@ -73,8 +73,8 @@ sim_point(void)
 }
 
 /*
- * The compiler has this called in each basic block of zklock's sources, but for
- * core/: others may go on there, too, between any two accesses to memory.
+ * The compiler has this called in each basic block of zklock's sources, but
+ * for core/: others may go on there, too, between any two accesses to memory.
  */
 extern void __sanitizer_cov_trace_pc(void);
 

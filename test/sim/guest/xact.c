@@ -293,7 +293,9 @@ end_transaction(bool commit)
 		TopTransactionResourceOwner = NULL;
 }
 
-/* COMMIT: an error ahead of the commit record leaves the transaction to abort. */
+/*
+ * COMMIT: an error ahead of the commit record leaves the transaction to abort.
+ */
 void
 xact_commit(void)
 {

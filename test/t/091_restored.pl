@@ -14,6 +14,7 @@ use ZkProxy;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $restored = qr/ZooKeeper has been restored from an older copy of its data/;
 
 # The version of an instance's own znode, which counts its writes.
@@ -172,6 +173,40 @@ sub outcome
 	outcome($c, $of_c, $d, $id_c);
 	outcome($d, $of_d, $c, $id_d);
 	$_->quit for ($of_c, $of_d);
+}
+
+#
+# Another ensemble, which has seen less: it has not been restored.  Of several
+# sessions the first is not the last to end (a test build has ten locks fill one).
+#
+
+{
+	my ($old, $new) = map { ZooKeeper->new(name => $_) } qw(old new);
+	$_->start for ($old, $new);
+	my $e = zk_cluster('e', $old,
+		install_path => $ENV{ZKLOCK_TEST_INSTALL},
+		'zklock.path_bytes' => 10 * contender_bytes('e/00'),
+		'zklock.sessions' => 4);
+	my $session = ZkSession->new($e);
+
+	$session->run_ok(q{SELECT count(zk_lock('e/' || lpad(i::text, 2, '0'), session => true))
+		FROM generate_series(1, 40) i});
+	$e->poll_query_until('postgres', q{SELECT count(*) = 4 FROM zk_sessions WHERE state = 'connected'});
+	my $at = -s $e->logfile;
+	$e->append_conf('postgresql.conf', q{zklock.servers = '} . $new->connstr . q{'});
+	$e->reload;
+	poll_until(
+		sub {
+			my @ended = slurp_file($e->logfile, $at) =~ /ZooKeeper session \S+ has ended/g;
+			return @ended >= 4;
+		},
+		'the sessions to end');
+	$e->poll_query_until('postgres', q{SELECT count(*) = 1 FROM zk_fleet() WHERE cluster_name = 'e'});
+	wait_noted($new, $e, sub {
+		is(value($e, "SELECT zk_try_lock('e/free', '60s')"), 't', 'e: with another ensemble it goes on') });
+	unlike(slurp_file($e->logfile, $at), $restored, 'e: nothing has been restored');
+	$session->quit;
+	$e->stop;
 }
 
 like(slurp_file(($ENV{TESTDIR} // '.') . '/doc/operations.md'), $restored, 'operations.md has the message');

@@ -65,7 +65,8 @@
  * written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
  * more than that can be missed.  If ZooKeeper was restored, all sessions are
- * ended.
+ * ended.  The first write in a fleet with another identity proves nothing:
+ * zklock.servers names another ensemble, or zklock.root has changed.
  *
  * The path of our znode does not count in sessions.c; it is one, within the
  * room for what does not count.
@@ -470,9 +471,13 @@ write_member(FleetState state)
 static bool
 note_mark(const RequestAnswer *in)
 {
-	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
-									in->version);
+	MemberMark	none = {0};
+	bool		later;
 
+	if (strcmp(fleet.info.mark_id, fleet.info.id) != 0)
+		fleet.info.mark = none;
+	strlcpy(fleet.info.mark_id, fleet.info.id, sizeof(fleet.info.mark_id));
+	later = member_mark(&fleet.info.mark, in->mzxid, in->czxid, in->version);
 	session_write_fleet(&fleet.info);
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }

@@ -5,7 +5,7 @@
  *
  * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
  * is rare, zklock.path_bytes and zklock.sessions make a few locks fill the
- * sessions, zklock.look_again keeps a waiter with a watch from looking again,
+ * sessions, zklock.look_again keeps contenders with a watch from looking,
  * zklock.no_lease ends the lease, and the other two stop a process.  They are
  * settings of builds with ZKLOCK_TEST_BUILD; other builds have neither the
  * settings nor the code.

@@ -12,8 +12,15 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
-# Nothing in here waits for a session to expire.
-my %settings = ('zklock.session_timeout' => '60s', 'log_lock_waits' => 'on');
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
+# Nothing in here waits for a session to expire.  No watch is looked after, so that
+# only its event wakes who waits.
+my %settings = (
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.session_timeout' => '60s',
+	'zklock.look_again' => 'off',
+	'log_lock_waits' => 'on');
 
 my $zk = ZooKeeper->new;
 $zk->start;

@@ -16,6 +16,7 @@ use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $transactions = soak(40, 200);    # of each of 16 clients
 
 my $zk = ZooKeeper->new;
@@ -23,6 +24,8 @@ $zk->start;
 my $foreign = $zk->client(timeout => 60);
 my %cluster = map {
 	$_ => zk_cluster($_, $zk,
+		install_path => $ENV{ZKLOCK_TEST_INSTALL},
+		'zklock.look_again' => 'off',    # only its event wakes who waits
 		'zklock.session_timeout' => '60s',
 		'zklock.max_locks' => 400,
 		'deadlock_timeout' => '100ms')

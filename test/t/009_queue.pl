@@ -13,9 +13,13 @@ use ZkCluster;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
+
 # Segments are files in the data directory, to be counted.  Sessions do not
-# expire in here, but for that of c.
+# expire in here, but for that of c.  Only the event of its watch wakes who waits.
 my %settings = (
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.look_again' => 'off',
 	'zklock.session_timeout' => '60s',
 	'dynamic_shared_memory_type' => 'mmap');
 

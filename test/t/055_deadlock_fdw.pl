@@ -16,6 +16,7 @@ use ZkProxy;
 use ZkSession;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $proxy = ZkProxy->new;
 my $zk = ZooKeeper->new;
 $zk->start;
@@ -29,6 +30,8 @@ $proxy->count(@links);
 
 my ($a, $b, $c) = zk_clusters(
 	$zk, \@names,
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.look_again' => 'off',    # requests are counted
 	'zklock.servers' => sub { $servers{ $_[0] } },
 	'postgres_fdw.application_name' => 'zklock:%c:%C',
 	'listen_addresses' => '127.0.0.1',

@@ -15,6 +15,7 @@ use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
+die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $zk = ZooKeeper->new;
 $zk->start;
 my $foreign = $zk->client(timeout => 60);
@@ -24,6 +25,8 @@ $proxy->count('a-0');
 
 my ($a, $b, $c) = zk_clusters(
 	$zk, [qw(a b c)],
+	install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	'zklock.look_again' => 'off',    # only its event wakes who waits
 	'zklock.servers' => sub { $_[0] eq 'a' ? $servers : $zk->connstr },
 	'zklock.session_timeout' => '60s',
 	'deadlock_timeout' => '200ms',

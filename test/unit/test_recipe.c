@@ -270,6 +270,14 @@ typedef enum Input
 	IN_TOUCHED,
 	IN_STALE_DELETED,
 	IN_STALE_TOUCHED,
+	IN_LOOK,
+	IN_LOOKED_OK,				/* the stat of a look */
+	IN_LOOKED_ORPHAN,
+	IN_LOOKED_UNKNOWN,
+	IN_LOOKED_NO_NODE,
+	IN_LOOKED_REFUSED,
+	IN_STALE_LOOKED_ORPHAN,
+	IN_STALE_LOOKED_NO_NODE,
 	IN_RETRY,
 	IN_EXPIRED,
 	NINPUTS
@@ -291,6 +299,7 @@ static const struct
 	bool		persistent;
 	bool		container;
 	int32_t		next;
+	bool		own;			/* of our own node: has no serial number */
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
@@ -381,11 +390,11 @@ static const struct
 	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, REQUEST_UNKNOWN},
 	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, REQUEST_NO_NODE},
 	[IN_SET_REFUSED] = {RECIPE_SET_DONE, REQUEST_REFUSED},
-	[IN_STAT_OURS] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true},
-	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, REQUEST_OK},
-	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN},
-	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE},
-	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED},
+	[IN_STAT_OURS] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true, .own = true},
+	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, REQUEST_OK, .own = true},
+	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN, .own = true},
+	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE, .own = true},
+	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED, .own = true},
 	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, REQUEST_OK},
 	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, REQUEST_UNKNOWN},
 	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, REQUEST_NO_NODE},
@@ -410,6 +419,16 @@ static const struct
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
 	[IN_STALE_DELETED] = {.event = RECIPE_NODE_DELETED, .stale = true},
 	[IN_STALE_TOUCHED] = {.event = RECIPE_NODE_TOUCHED, .stale = true},
+	[IN_LOOK] = {.event = RECIPE_LOOK},
+	[IN_LOOKED_OK] = {RECIPE_STAT_DONE, REQUEST_OK},
+	[IN_LOOKED_ORPHAN] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true,
+	.orphan = true},
+	[IN_LOOKED_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN},
+	[IN_LOOKED_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE},
+	[IN_LOOKED_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED},
+	[IN_STALE_LOOKED_ORPHAN] = {RECIPE_STAT_DONE, REQUEST_OK, true,
+	.ours = true, .orphan = true},
+	[IN_STALE_LOOKED_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE, true},
 	[IN_RETRY] = {.event = RECIPE_RETRY},
 	[IN_EXPIRED] = {.event = RECIPE_EXPIRED}
 };
@@ -727,6 +746,24 @@ static const Transition transitions[] = {
 	RECIPE_REPORT_GRANTED, 0},
 	{"WATCHING: watch used up otherwise -> WATCHING: watch",
 		AT_WATCHING, IN_TOUCHED, RECIPE_WATCHING, "watch(first)", 0, 0},
+	{"WATCHING: look -> WATCHING: stat",
+		AT_WATCHING, IN_LOOK, RECIPE_WATCHING, "stat(first)", 0, 0},
+	{"WATCHING: looked, no node, the only one -> OWNER: stat",
+		AT_WATCHING, IN_LOOKED_NO_NODE, RECIPE_OWNER, "stat",
+	RECIPE_REPORT_GRANTED, 0},
+	{"WATCHING: looked, an orphan of our session -> WATCHING: delete it",
+		AT_WATCHING, IN_LOOKED_ORPHAN, RECIPE_WATCHING, "orphan(first)", 0, 0},
+	{"WATCHING: look, of two -> WATCHING: stat",
+		AT_WATCHING_OF_TWO, IN_LOOK, RECIPE_WATCHING, "stat(second)", 0, 0},
+	{"WATCHING: looked, no node, one of two -> READING: children",
+		AT_WATCHING_OF_TWO, IN_LOOKED_NO_NODE, RECIPE_READING, "children",
+	0, 0},
+	{"WATCHING: looked, an orphan, another is ahead -> WATCHING: delete it",
+		AT_WATCHING_OF_TWO, IN_LOOKED_ORPHAN, RECIPE_WATCHING,
+	"orphan(second)", 0, 0},
+	{"WATCHING: looked, no node, late -> RETREATING: get, delete",
+		AT_WATCHING_LATE, IN_LOOKED_NO_NODE, RECIPE_RETREATING, "get delete",
+	0, 0},
 	{"WATCHING: watch unknown -> WATCHING: watch",
 		AT_WATCHING, IN_WATCH_UNKNOWN, RECIPE_WATCHING, "watch(first)", 0, 0},
 	{"WATCHING: watch refused -> LEAVING: unwatch, delete; failed",
@@ -971,6 +1008,10 @@ static const Transition transitions[] = {
 	RECIPE_REPORT_CONTENDED, 0},
 	{"OWNER: watch of the list used up, directory deleted -> OWNER: list",
 		AT_OWNER_LISTING_QUEUE, IN_DELETED, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: look, the list is out -> OWNER: list",
+		AT_OWNER_LISTING_QUEUE, IN_LOOK, RECIPE_OWNER, "list", 0, 0},
+	{"OWNER: look, retaining, alone -> OWNER: list",
+		AT_OWNER_RETAINING_ALONE, IN_LOOK, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: watch the queue again -> OWNER: list",
 		AT_OWNER_ALONE, IN_WATCH_QUEUE, RECIPE_OWNER, "list", 0, 0},
 	{"OWNER: watch the queue again, contended -> OWNER: list",
@@ -1213,6 +1254,14 @@ static const Transition transitions[] = {
 	0, 0},
 	{"AWAITING_EMPTY: watch used up otherwise -> AWAITING_EMPTY: watch",
 		AT_AWAITING_EMPTY, IN_TOUCHED, RECIPE_AWAITING_EMPTY, "watch(first)", 0, 0},
+	{"AWAITING_EMPTY: look -> AWAITING_EMPTY: stat",
+		AT_AWAITING_EMPTY, IN_LOOK, RECIPE_AWAITING_EMPTY, "stat(first)", 0, 0},
+	{"AWAITING_EMPTY: looked, no node -> REMOVING_DIR: rmdir",
+		AT_AWAITING_EMPTY, IN_LOOKED_NO_NODE, RECIPE_REMOVING_DIR, "rmdir",
+	0, 0},
+	{"AWAITING_EMPTY: looked, an orphan of our session -> delete it",
+		AT_AWAITING_EMPTY, IN_LOOKED_ORPHAN, RECIPE_AWAITING_EMPTY,
+	"orphan(first)", 0, 0},
 	{"AWAITING_EMPTY: watch no node -> REMOVING_DIR: rmdir",
 		AT_AWAITING_EMPTY, IN_WATCH_NO_NODE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 	{"AWAITING_EMPTY: node deleted -> REMOVING_DIR: rmdir",
@@ -1318,6 +1367,10 @@ describe_ops(const RecipeOutput *out)
 					node = "6";
 				else if (strcmp(node, ORPHAN(7)) == 0)
 					node = "7";
+				else if (strcmp(node, FIRST) == 0 && op->kind == REQUEST_STAT)
+					node = "first";
+				else if (strcmp(node, SECOND) == 0 && op->kind == REQUEST_STAT)
+					node = "second";
 				break;
 			case REQUEST_WATCH:
 			case REQUEST_UNWATCH:
@@ -1380,6 +1433,10 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 			in.answer.error = ERROR_REFUSED;
 		in.answer.serial = inputs[input].stale ?
 			recipe->serial - 1 : recipe->serial;
+		if (inputs[input].own)
+			in.answer.serial = 0;
+		else if (in.answer.serial == 0)
+			in.answer.serial--;	/* 0 stands for none */
 		in.answer.node = inputs[input].node;
 		in.next = inputs[input].next;
 		in.answer.children = inputs[input].children;
@@ -1933,8 +1990,8 @@ test_reader_waits_for_writers_only(void **state)
 
 /*
  * Children named like contenders that are not ephemeral: each is looked at
- * once, from the last to the first, and told; who is behind them is queued only
- * once a contender has been found.
+ * once, from the last to the first, and told; who is behind them is queued
+ * only once a contender has been found.
  */
 static void
 test_persistent_children(void **state)
@@ -2910,8 +2967,8 @@ test_check_and_revocation(void **state)
 }
 
 /*
- * Who counts in a watched queue: everybody behind an exclusive contender, only the
- * exclusive ones behind a shared one, and nobody ahead.
+ * Who counts in a watched queue: everybody behind an exclusive contender, only
+ * the exclusive ones behind a shared one, and nobody ahead.
  */
 static void
 test_watch_queue(void **state)
@@ -3061,8 +3118,8 @@ test_watch_queue_goes_on(void **state)
 }
 
 /*
- * Another kind of client in the queue is recognized by its name, or by a change
- * that nobody in the queue explains.
+ * Another kind of client in the queue is recognized by its name, or by a
+ * change that nobody in the queue explains.
  */
 static void
 test_other_clients(void **state)
@@ -3227,8 +3284,9 @@ test_watch_queue_behind_sibling(void **state)
 }
 
 /*
- * Queue watch, check for writers and revocation watch are out together; each takes its own
- * answers and events only.  Nor do they get in the next contender's way.
+ * Queue watch, check for writers and revocation watch are out together; each
+ * takes its own answers and events only.  Nor do they get in the next
+ * contender's way.
  */
 static void
 test_all_three_of_an_owner(void **state)

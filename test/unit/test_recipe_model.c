@@ -3,11 +3,11 @@
  * test_recipe_model.c
  *		The lock recipe against a model of ZooKeeper.
  *
- * Up to three recipes in sessions of their own, other clients, and the model of
- * model.c: sessions, lagging views, watches, and connections that break before
- * or after an operation was applied.  Small scenarios are explored exhaustively,
- * larger ones at random from fixed seeds, and the rules of the lock are checked
- * after every step.
+ * Up to three recipes in sessions of their own, other clients, and the model
+ * of model.c: sessions, lagging views, watches, and connections that break
+ * before or after an operation was applied.  Small scenarios are explored
+ * exhaustively, larger ones at random from fixed seeds, and the rules of the
+ * lock are checked after every step.
  *
  * A client may be one that keeps its lock when it does not need it, or one
  * that asks such an owner.  What its instance does then is played, too: a
@@ -122,6 +122,7 @@ typedef struct Tally
 	unsigned long lost;
 	unsigned long failed;
 	unsigned long restarts;
+	unsigned long looks;		/* at what a waiter watches */
 	unsigned long search_hits;
 	unsigned long search_misses;
 	unsigned long left;
@@ -834,6 +835,15 @@ check_op(Client *client, const RecipeOutput *out, int i)
 			check_unwatch(client, out, i);
 			break;
 		case REQUEST_STAT:
+			if (op->serial != 0)
+			{
+				model_check(recipe->predecessor != NULL &&
+							strcmp(op->node, recipe->predecessor) == 0,
+							"who waits looks at what it watches");
+				tally.looks++;
+				break;
+			}
+			/* FALLTHROUGH */
 		case REQUEST_DELETE:
 			model_check(strcmp(op->node, own) == 0,
 						"we touch our own node only");
@@ -918,8 +928,8 @@ step(Client *client, const RecipeInput *in)
 }
 
 /*
- * Do all own the lock who exclude a client, in the list that it was given?  Who
- * owns it has nobody ahead that excludes it.
+ * Do all own the lock who exclude a client, in the list that it was given?
+ * Who owns it has nobody ahead that excludes it.
  */
 static bool
 only_owners_exclude(const Client *client, const ModelEntry *entry)
@@ -965,10 +975,10 @@ names_contender(const Client *client, const ModelEntry *entry)
 }
 
 /*
- * An answer has been heard: who asks retained owners is told to be queued only if one
- * is ahead that waits itself, or if the last of the owners has said that it
- * needs the lock; and if that is one of us that may keep it idle, it has said so
- * for that.
+ * An answer has been heard: who asks retained owners is told to be queued only
+ * if one is ahead that waits itself, or if the last of the owners has said
+ * that it needs the lock; and if that is one of us that may keep it idle, it
+ * has said so for that.
  */
 static void
 check_queued(const Client *client, const ModelEntry *entry)
@@ -1260,7 +1270,9 @@ lose_connection(ModelSession *session, int applied)
 	succession_disconnect(&client_of(session)->succession);
 }
 
-/* The worker remembers too many directories, and no longer this one's watch. */
+/*
+ * The worker remembers too many directories, and no longer this one's watch.
+ */
 static void
 unwatch_directory(Client *client)
 {
@@ -1955,7 +1967,8 @@ typedef struct Play
 	Client	   *client;
 	bool		released;
 	bool		asked;			/* for the lock, by a revocation */
-	bool		in_use;			/* those ahead have written so, or never will */
+	bool		in_use;			/* those ahead have written so, or never
+								 * will */
 	bool		came;			/* whoever is to come behind us */
 	bool		kept;			/* the lock was put down and may be kept */
 	int			faults;			/* that may still happen */
@@ -2139,11 +2152,12 @@ test_scenario(void **state)
  * The model: every small schedule of a directory that is remembered
  *
  * One client owns the lock and releases it, again and again, and remembers its
- * directory.  At every step, up to "events" of those things happen from which it
- * must not take another directory for it, nor another contender for its own: the
- * directory is collected, another client enters, somebody deletes the owner's
- * node, the connection breaks with all or none of the operations sent applied,
- * the worker restarts or remembers too much, the instance has a reader, too.
+ * directory.  At every step, up to "events" of those things happen from which
+ * it must not take another directory for it, nor another contender for its
+ * own: the directory is collected, another client enters, somebody deletes the
+ * owner's node, the connection breaks with all or none of the operations sent
+ * applied, the worker restarts or remembers too much, the instance has a
+ * reader, too.
  *-------------------------------------------------------------------------
  */
 
@@ -2546,7 +2560,9 @@ random_requeue(const Mix *mix, Client *client)
 	}
 }
 
-/* One draw after the other: the order of a call's arguments is the compiler's. */
+/*
+ * One draw after the other: the order of a call's arguments is the compiler's.
+ */
 static void
 want_at_random(const Mix *mix, Client *client, bool dir_known)
 {
@@ -2556,13 +2572,29 @@ want_at_random(const Mix *mix, Client *client, bool dir_known)
 	want(client, shared, grouped, dir_known);
 }
 
+/*
+ * The watch has stood for long: its event may have been lost.  (Where nothing
+ * is read, what that is there for is rare, and looks make it rarer.)
+ */
+static void
+look(const Mix *mix, Client *client)
+{
+	RecipeInput in = {.event = RECIPE_LOOK};
+
+	if (mix->traced || mix->unread || !client->session.connected ||
+		client->session.nentries >= MAX_ENTRIES / 4 || !model_one_in(20))
+		return;
+	note(client, "looks", 0);
+	step(client, &in);
+}
+
 static void
 random_want(const Mix *mix, Client *client)
 {
 	if (client->wanted)
 	{
 		if (!model_one_in(client->owner ? 3 : 10))
-			;
+			look(mix, client);
 		else if (mix->requeues && client->owner && client->session.alive &&
 				 model->nnodes < MAX_NODES - 32 && !model_one_in(3))
 			random_requeue(mix, client);
@@ -2725,6 +2757,8 @@ check_tally(const Mix *mix, const Tally *before,
 		assert_true(model_tally.touched > model_before->touched);
 	if (mix->foreigners)
 		assert_true(tally.passed_over > before->passed_over + 100);
+	if (mix->foreigners && !mix->unread)
+		assert_true(tally.looks > before->looks + 20);
 	if (mix->end)
 	{
 		assert_true(tally.late > before->late + 1000);

@@ -9,7 +9,8 @@
  *	  of every situation and every input, which shows that whatever the table
  *	  does not list changes nothing and sends nothing;
  *	- single tests of what a table cannot say well: the data of the
- *	  agreement, when a waiter is told to be queued, orphans, a worker's restart.
+ *	  agreement, when a waiter is told to be queued, orphans, a worker's
+ *	  restart.
  *
  * test_semaphore_model.c plays the semaphore against a model of ZooKeeper.
  *
@@ -67,6 +68,7 @@ typedef enum Input
 	IN_RETRY,
 	IN_EXPIRED,
 	IN_GUARD,
+	IN_LOOK,
 	/* answers and watches of our own operations, all with a serial number */
 	IN_MKDIR_OK,
 	IN_MKDIR_UNKNOWN,
@@ -80,7 +82,8 @@ typedef enum Input
 	IN_EMPTY,					/* children: none */
 	IN_STRANGER,				/* children: "locks", which is no contender */
 	IN_MIXED,					/* children: the same, and a contender */
-	IN_ONE,						/* children: a permit or contender of another */
+	IN_ONE,						/* children: a permit or contender of
+								 * another */
 	IN_TWO,						/* children: two permits of others */
 	IN_OURS,					/* children: our permit */
 	IN_OURS_SECOND,				/* children: and one before it */
@@ -210,6 +213,7 @@ static const struct
 	[IN_GUARD] = {.event = RECIPE_WATCH_REVOCATION},
 	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
 	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
+	[IN_LOOK] = {.event = RECIPE_LOOK},
 	[IN_LOCK_CREATED] = {RECIPE_CREATE_DONE, REQUEST_OK, true, .node = LOCK},
 	[IN_LOCK_GRANTED] = {RECIPE_CHILDREN_DONE, REQUEST_OK, true,
 		.children = {LOCK}},
@@ -729,6 +733,7 @@ static const Transition transitions[] = {
 	{AT_WAITING, IN_TWO, SEMAPHORE_CREATING, "unwatch create " COUNT,
 	0, 0},
 	{AT_WAITING, IN_TOUCHED, SEMAPHORE_WAITING, "list", 0, 0},
+	{AT_WAITING, IN_LOOK, SEMAPHORE_WAITING, "list", 0, 0},
 	{AT_WAITING, IN_DELETED, SEMAPHORE_WAITING, "list", 0, 0},
 	{AT_WAITING, IN_CHILDREN_UNKNOWN, SEMAPHORE_WAITING, "list", 0, 0},
 	{AT_WAITING, IN_CHILDREN_NO_NODE, SEMAPHORE_CHECKING,
@@ -924,6 +929,8 @@ fill_input(const Semaphore *semaphore, Input input, RecipeInput *in)
 			ERROR_REFUSED;
 	in->answer.serial = inputs[input].for_lock ? semaphore->lock.serial :
 		semaphore->serial;
+	if (inputs[input].for_lock && in->event == RECIPE_STAT_DONE)
+		in->answer.serial = 0;	/* of its own node */
 	in->answer.node = inputs[input].node;
 	in->answer.children = inputs[input].children;
 	while (in->answer.nchildren < (int) lengthof(inputs[input].children) &&
@@ -1292,7 +1299,9 @@ test_queued_is_certain(void **state)
 	}
 }
 
-/* Each news of the queue has the permits read again; older answers are stale. */
+/*
+ * Each news of the queue has the permits read again; older answers are stale.
+ */
 static void
 test_queue_is_read_again(void **state)
 {
@@ -1432,7 +1441,9 @@ test_permit_without_order(void **state)
 	semaphore_free(&semaphore);
 }
 
-/* A lock that begins anew is out of its queue: who waits is told all the same. */
+/*
+ * A lock that begins anew is out of its queue: who waits is told all the same.
+ */
 static void
 test_lock_stands_by(void **state)
 {

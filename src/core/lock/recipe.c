@@ -25,8 +25,8 @@
  *	- if the predecessor was the only contender that excluded us and is
  *	  deleted, we own the lock without another read: no contender can have
  *	  come ahead of us since;
- *	- a contender that has waited for a watch for long sets it again, in case
- *	  its event was lost;
+ *	- a contender that has waited for a watch for long looks at what it
+ *	  watches, in case the event was lost;
  *	- a contender whose number proves that no other is ahead reads nothing;
  *	- an owner that wants the lock again leaves and requeues in one step;
  *	- the directory is made anew before its counter ends;
@@ -89,6 +89,10 @@
  * READING, LEAVING and LISTING_DIR; it is NULL in all other states but the two
  * that watch it.  The models of test/unit check this after each step.
  *
+ * A look is a stat without a watch, since the watch stands and the node may
+ * have much data; where no watch stands, the next look finds what has
+ * happened.  A list has names only, so an owner's look sets its watch again.
+ *
  * The states and events.  A state ignores events that are not listed for it;
  * answers to reads and watches count only with the latest serial number:
  *
@@ -145,6 +149,10 @@
  *				  create had it, or, if our number is late, -> RETREATING: get
  *				  the directory, delete; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
+ *				look -> WATCHING: stat the predecessor
+ *				that stat no node -> as predecessor deleted
+ *				that stat ok, and the predecessor is an orphan of our session
+ *				  -> WATCHING: delete it
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				watch ok, and it is not ephemeral -> as predecessor deleted,
  *				  but unwatch before all else; persistent
@@ -163,11 +171,12 @@
  *				children ok -> OWNER: no writer, or a writer is behind us
  *				children no node, refused -> OWNER: no writer
  *				children unknown -> OWNER: children
- *				watch the queue; the watch of the list used up; list unknown ->
- *				  OWNER: list the children and watch them
- *				that, if we were alone, are exclusive, and our note says
- *				  retain=yes -> OWNER: contended; children, to see whether
- *				  another kind of client has come
+ *				watch the queue; the watch of the list used up; list unknown;
+ *				  look, if the queue is watched -> OWNER: list the children
+ *				  and watch them
+ *				the watch of the list used up, if we were alone, are exclusive,
+ *				  and our note says retain=yes -> OWNER: contended; children,
+ *				  to see whether another kind of client has come
  *				list ok -> OWNER: alone, or, and then the list ends, contended
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
@@ -226,6 +235,10 @@
  *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
  *				node deleted; watch no node -> REMOVING_DIR: rmdir
  *				watch used up otherwise; watch unknown -> AWAITING_EMPTY: watch
+ *				look -> AWAITING_EMPTY: stat "predecessor"
+ *				that stat no node -> REMOVING_DIR: rmdir
+ *				that stat ok, and it is an orphan of our session ->
+ *				  AWAITING_EMPTY: delete it
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				release -> LEAVING: unwatch, delete
  *	any			expired -> NONE: lost if it was OWNER, else gone
@@ -1212,8 +1225,9 @@ on_queue_touched(Recipe *recipe, RecipeOutput *out)
 
 /*
  * Who has come?  If nobody is there, it is somebody who did not wait: a try of
- * another kind of client.  An instance waits until we have let go of a lock that
- * may be retained, and our own other contenders come when this one is gone.
+ * another kind of client.  An instance waits until we have let go of a lock
+ * that may be retained, and our own other contenders come when this one is
+ * gone.
  */
 static void
 on_comers_listed(Recipe *recipe, const RecipeInput *in)
@@ -1518,10 +1532,46 @@ on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_queue_touched(recipe, out);
 }
 
+/* Look at what we watch: its event may have been lost. */
+static void
+look(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->state == RECIPE_WATCHING ||
+		recipe->state == RECIPE_AWAITING_EMPTY)
+		send_op(out, REQUEST_STAT, recipe->predecessor, recipe->serial);
+	else if (recipe->state == RECIPE_OWNER && recipe->queue_watch != 0)
+		watch_queue(recipe, out);
+}
+
+/*
+ * The answer to a look, while we wait for the same watch.  If it is unknown,
+ * the library has lost the connection, and sets the watch again.
+ */
+static void
+on_looked(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	if (in->answer.result != REQUEST_NO_NODE)
+	{
+		if (in->orphan)
+			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
+	}
+	else if (recipe->state == RECIPE_WATCHING)
+		predecessor_gone(recipe, out);
+	else
+		remove_directory(recipe, out);
+}
+
+/* Our own node has been read, or a predecessor by a look. */
 static void
 on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state != RECIPE_OWNER)
+	if ((recipe->state == RECIPE_WATCHING ||
+		 recipe->state == RECIPE_AWAITING_EMPTY) &&
+		in->answer.serial == recipe->serial)
+		on_looked(recipe, in, out);
+
+	/* only that of our own node has no serial number */
+	if (recipe->state != RECIPE_OWNER || in->answer.serial != 0)
 		return;
 
 	switch (in->answer.result)
@@ -1554,11 +1604,13 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* Retry what was refused. */
+/* It is time to look, or to retry what was refused. */
 static void
-on_retry(Recipe *recipe, RecipeOutput *out)
+on_due(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_LEAVING && recipe->refused)
+	if (in->event == RECIPE_LOOK)
+		look(recipe, out);
+	else if (recipe->state == RECIPE_LEAVING && recipe->refused)
 		leave(recipe, out);
 	else if (recipe->state == RECIPE_OWNER && recipe->token_refused)
 	{
@@ -1867,8 +1919,9 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_TOUCHED:
 			on_node_touched(recipe, in, out);
 			break;
+		case RECIPE_LOOK:
 		case RECIPE_RETRY:
-			on_retry(recipe, out);
+			on_due(recipe, in, out);
 			break;
 		case RECIPE_EXPIRED:
 			on_expired(recipe, out);

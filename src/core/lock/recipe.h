@@ -59,6 +59,8 @@ typedef enum RecipeEvent
 	RECIPE_CHECK_DONE,
 	RECIPE_NODE_DELETED,		/* a watch fired: the node is gone */
 	RECIPE_NODE_TOUCHED,		/* a watch fired for another reason */
+	RECIPE_LOOK,				/* look at what we watch: its event may have
+								 * been lost */
 	RECIPE_RETRY,				/* retry what was refused, if anything */
 	RECIPE_EXPIRED				/* the session ended, and our node with it */
 } RecipeEvent;
@@ -71,8 +73,8 @@ typedef struct RecipeInput
 								 * lock with nothing read */
 	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of this
 								 * instance's other contender, or NULL */
-	bool		orphan;			/* WATCH_DONE: of our session, but no
-								 * contender's */
+	bool		orphan;			/* WATCH_DONE, STAT_DONE: of our session, but
+								 * no contender's */
 } RecipeInput;
 
 /* Reports for the slot, as bits: a step can have several. */

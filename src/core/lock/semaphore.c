@@ -167,7 +167,7 @@
  *				  stat, release the lock; granted
  *				list ok, as many, or more -> WAITING
  *				list ok, without our permit -> CREATING: unwatch, create, count
- *				watch used up; list unknown -> WAITING: list
+ *				watch used up; list unknown; look -> WAITING: list
  *				list no node -> CHECKING: unwatch, look, with directories to be
  *				  made
  *				list refused -> LEAVING: unwatch, delete, release the lock;
@@ -207,7 +207,7 @@
  *	up to WAITING: the lock failed -> failed, all else as release; the lock is
  *				  lost -> as release
  *	any			the lock is left behind, has a stranger -> the same: told so
- *				retry -> the same: passed on to the lock
+ *				look, but in WAITING; retry -> the same: passed on to the lock
  *				expired -> NONE: lost if it was OWNER or RECLAIMING, else gone
  *
  * Copyright (c) 2026, zklock developers
@@ -987,8 +987,8 @@ on_children_done(Semaphore *semaphore, const RecipeInput *in,
 }
 
 /*
- * The first error explains the others.  No node is none: a parent has just been
- * collected.
+ * The first error explains the others.  No node is none: a parent has just
+ * been collected.
  */
 static void
 on_mkdir_done(Semaphore *semaphore, const RecipeInput *in)
@@ -1328,8 +1328,8 @@ semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
  *		The transition function: one event in, operations and reports out.
  *
  * "for_lock" is that of the operation that an answer or watch belongs to;
- * RECIPE_RELEASE, RECIPE_RETRY and RECIPE_EXPIRED are passed once, for both.
- * Otherwise as recipe_step().
+ * RECIPE_RELEASE, RECIPE_LOOK, RECIPE_RETRY and RECIPE_EXPIRED are passed
+ * once, for both.  Otherwise as recipe_step().
  */
 void
 semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
@@ -1347,6 +1347,12 @@ semaphore_step(Semaphore *semaphore, bool for_lock, const RecipeInput *in,
 			break;
 		case RECIPE_EXPIRED:
 			on_expired(semaphore, in, out);
+			break;
+		case RECIPE_LOOK:
+			if (semaphore->state == SEMAPHORE_WAITING)
+				list_permits(semaphore, out);
+			else
+				step_lock(semaphore, in, out);
 			break;
 		case RECIPE_CHECK_WRITERS:
 			break;

@@ -5,17 +5,18 @@
  *
  * Independently of mail and answers, the worker retries what ZooKeeper has
  * refused, gives up idle locks, counts a retained owner that does not answer
- * as a holder, watches long-time owners for a revocation, lets contenders set
- * their watches again, and ends claims that are over.
+ * as a holder, watches long-time owners for a revocation, lets contenders look
+ * at what they watch, and ends claims that are over.
  *
- * Watches.  A contender whose watch never fires would wait forever: no event
- * is sent twice, and a server or the client library may lose one.  So a
- * contender that has waited for its watch for a session timeout sets it again,
- * which reads what it watches.  The one that has waited for longest is first.
- * With n of them, one is due in each nth part of a timeout: so all are done
- * after two timeouts, and never many at once.  No more than 100 are due in a
- * second, so 10,000 contenders take 100 seconds.  They go a few together,
- * since other requests wait for a flight of reads.
+ * Watches.  A contender whose watch never fires would wait forever, and an
+ * owner that watches its queue would keep the lock from others: no event is
+ * sent twice, and a server or the client library may lose one.  So a contender
+ * that has waited for its watch for a session timeout looks at what it
+ * watches.  The one that has waited for longest is first.  With n of them, one
+ * is due in each nth part of a timeout: so all are done after two timeouts,
+ * and never many at once.  No more than 100 are due in a second, so 10,000
+ * contenders take 100 seconds.  They go a few together, since other requests
+ * wait for a flight of reads.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -48,9 +49,9 @@
  */
 #define SWEEP_PAUSE			50
 
-/* How many contenders set their watches again together, and how often. */
-#define WATCHES_AT_A_TIME	10
-#define WATCHES_PAUSE_MS	100
+/* How many contenders look together, and how often. */
+#define LOOKS_AT_A_TIME		10
+#define LOOKS_PAUSE_MS		100
 
 /* Claims that end before they are logged. */
 #define CLAIMS_AT_A_TIME	16
@@ -171,22 +172,18 @@ sweep_owners(void)
 }
 
 /*
- * Let a contender set its watch again, as if the watch had fired.  Not without
- * a connection: the library sets all watches again on the next one, and then
- * delivers what was missed.
+ * Let a contender look at what it watches.  Not without a connection: the
+ * library sets all watches again on the next one, and then delivers what was
+ * missed.
  */
 static void
 look_again(Contender *contender)
 {
-	RecipeInput input = {
-		.event = RECIPE_NODE_TOUCHED,
-		.answer.serial = contender->watch_serial
-	};
+	RecipeInput input = {.event = RECIPE_LOOK};
 
+	contender_delay_watch(contender);
 	if (status_is_connected(contender->session))
-		step(contender, contender->now.watch_for_lock, &input);
-	else
-		contender_delay_watch(contender);
+		step(contender, false, &input);
 }
 
 /* When the first of n contenders that wait for a watch is due. */
@@ -196,10 +193,10 @@ due_to_look(const Contender *first, int n, int64 last_ms)
 	int			timeout_ms = status(0)->timeout;
 
 	return Max(first->watched_ms + timeout_ms,
-			   last_ms + Max(timeout_ms / n, WATCHES_PAUSE_MS));
+			   last_ms + Max(timeout_ms / n, LOOKS_PAUSE_MS));
 }
 
-/* Let contenders that have waited for a watch for long set it again. */
+/* Let contenders that have waited for a watch for long look. */
 static void
 look_again_in_turn(void)
 {
@@ -213,8 +210,8 @@ look_again_in_turn(void)
 		first = NULL;
 	if (first != NULL && now_ms >= due_to_look(first, n, last_ms))
 	{
-		int			count = Min((int64) n * WATCHES_PAUSE_MS / timeout_ms + 1,
-								WATCHES_AT_A_TIME);
+		int			count = Min((int64) n * LOOKS_PAUSE_MS / timeout_ms + 1,
+								LOOKS_AT_A_TIME);
 
 		last_ms = now_ms;
 		while (count-- > 0 && first != NULL &&

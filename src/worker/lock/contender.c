@@ -599,7 +599,7 @@ contender_queued_after(int64 at_ms)
 	return first_ms;
 }
 
-/* Treat the watch that the contender waits for as set now. */
+/* The contender is to wait for its watch as long as if it were set now. */
 void
 contender_delay_watch(Contender *contender)
 {

@@ -57,7 +57,8 @@ typedef struct Contender
 	dlist_node	queued_node;	/* in contender.c's list, unless
 								 * queued_since_ms is 0 */
 	uint32		watch_serial;	/* of the watch that it waits for, or 0 */
-	int64		watched_ms;		/* zk_now_ms() when that was set last */
+	int64		watched_ms;		/* zk_now_ms() when that was set, or when it
+								 * last looked */
 	dlist_node	watching_node;	/* in contender.c's list, unless watch_serial
 								 * is 0 */
 	NoteWait   *waits;			/* of its holders, for its note; palloc'd, or

@@ -176,10 +176,15 @@ machine_step(Machine *machine, bool for_lock, const RecipeInput *input,
 	take_output(machine, &recipe_out, out);
 }
 
-/* Describe the watch of a recipe that waits behind others. */
+/*
+ * Describe the watch of a recipe that waits behind others, or of an owner that
+ * watches its queue.
+ */
 static void
 describe_watch(const Recipe *recipe, MachineStatus *status)
 {
+	if (recipe->state == RECIPE_OWNER)
+		status->watch_serial = recipe->queue_watch;
 	if (recipe->state != RECIPE_WATCHING &&
 		recipe->state != RECIPE_AWAITING_EMPTY)
 		return;

@@ -39,7 +39,7 @@ typedef struct MachineStatus
 	bool		watches_itself; /* the same, its own node for a revocation */
 	bool		no_directory;	/* it has found the lock directory missing */
 
-	/* the watch of what is ahead */
+	/* the watch of what is ahead, or of its queue if it owns the lock */
 	uint32_t	watch_serial;	/* or 0: it waits for none */
 	bool		watch_for_lock; /* that watch is of a semaphore's lock */
 	const char *predecessor;	/* the watched node in the queue, or NULL */

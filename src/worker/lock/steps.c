@@ -592,7 +592,8 @@ is_orphan(const Contender *contender, bool for_lock,
 	const MachineStatus *now = &contender->now;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if (answer->event != REQUEST_DONE || answer->kind != REQUEST_WATCH ||
+	if (answer->event != REQUEST_DONE ||
+		(answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
 		answer->result != REQUEST_OK ||
 		!(answer->ours || status_is_ours(answer->ephemeral_owner)))
 		return false;

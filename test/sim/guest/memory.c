@@ -210,3 +210,13 @@ pnstrdup(const char *string, Size len)
 	result[strnlen(string, len)] = '\0';
 	return memcpy(result, string, strnlen(string, len));
 }
+
+/* What backends have the worker read is not simulated. */
+Size
+MemoryContextMemAllocated(MemoryContext context, bool recurse)
+{
+	(void) context;
+	(void) recurse;
+	SIM_LACKS();
+	return 0;
+}

@@ -189,8 +189,10 @@ sub outcome
 		'zklock.sessions' => 4);
 	my $session = ZkSession->new($e);
 
-	$session->run_ok(q{SELECT count(zk_lock('e/' || lpad(i::text, 2, '0'), session => true))
-		FROM generate_series(1, 40) i});
+	$old->client->create_all([ map { "/change$_" } 1 .. 200 ], '');
+	wait_noted($old, $e, sub {
+		$session->run_ok(q{SELECT count(zk_lock('e/' || lpad(i::text, 2, '0'), session => true))
+			FROM generate_series(1, 40) i}) });
 	$e->poll_query_until('postgres', q{SELECT count(*) = 4 FROM zk_sessions WHERE state = 'connected'});
 	my $at = -s $e->logfile;
 	$e->append_conf('postgresql.conf', q{zklock.servers = '} . $new->connstr . q{'});

@@ -309,8 +309,8 @@ timestamp_of_ctime(int64 ctime, TimestampTz *result)
  * Put the data of a contender, and its parts, into five columns from values[n]
  * on.  Returns the number of the next column.
  *
- * "of_claim": a claim of this instance has the lock, so that the process in the
- * note, which took the lock, holds it no more.
+ * "of_claim": a claim of this instance has the lock, so that the process in
+ * the note, which took the lock, holds it no more.
  */
 static int
 put_owner(const char *data, int len, bool of_claim, Datum *values, bool *nulls,

@@ -756,9 +756,9 @@ claim_has_users(const ZkKey *lock)
  *		Does a claim hold the lock, or a transaction that uses one?
  *
  * For those who do not look at the slot of the claim, with zklock.exclusion =
- * instance: they have the heavyweight lock, so that no other claim begins.  And
- * for those who show the contender, whose note names the backend that took the
- * lock.
+ * instance: they have the heavyweight lock, so that no other claim begins.
+ * And for those who show the contender, whose note names the backend that took
+ * the lock.
  */
 bool
 claim_is_in_way(const ZkKey *lock)

@@ -1909,7 +1909,9 @@ names_and_forms(void **state)
 	assert_int_equal(name.kind, PROBE_NOTHING);
 }
 
-/* The probe of a deadlock with these paths, which other clients have chosen. */
+/*
+ * The probe of a deadlock with these paths, which other clients have chosen.
+ */
 static void
 reads_paths(const char *from, const char *between)
 {

@@ -90,7 +90,8 @@ typedef struct Reader
 	StringInfoData entries;		/* of the locks that are DONE, in the question
 								 * about all */
 	int			nentries;
-	bool		too_large;		/* the answer would be, or what is read for it */
+	bool		too_large;		/* the answer would be, or what is read for
+								 * it */
 	bool		unsure;			/* an answer was lost */
 	int			error;			/* ZooKeeper's code, if it refused a list that
 								 * the answer is about; or 0 */

@@ -26,21 +26,24 @@ my $row = 'UPDATE rows SET n = n + 1 WHERE id = 1';
 
 # A user of a claim and a taker wait for each other.  The user's wait ends first;
 # long before, the worker has looked for deadlocks, since another instance waits.
+# A taker of the shared lock has a contender of its own, behind the claim's.
 for my $case (
-	[ "SET deadlock_timeout = '2 s'", '40P01', 'by deadlock_timeout' ],
-	[ "SET lock_timeout = '2 s'", '55P03', 'by lock_timeout' ])
+	[ "SET deadlock_timeout = '2 s'", '40P01', 'by deadlock_timeout', 'false', 2 ],
+	[ "SET lock_timeout = '2 s'", '55P03', 'by lock_timeout', 'false', 2 ],
+	[ "SET deadlock_timeout = '2 s'", '40P01', 'by deadlock_timeout, shared', 'true', 3 ],
+	[ "SET lock_timeout = '2 s'", '55P03', 'by lock_timeout, shared', 'true', 3 ])
 {
-	my ($setting, $sqlstate, $how) = @$case;
+	my ($setting, $sqlstate, $how, $shared, $contenders) = @$case;
 	my $token = value($node, "SELECT zk_claim('c', '1 h')");
 	my $user = ZkSession->new($node);
 	my $taker = ZkSession->new($node);
 
 	$user->run_ok("SET deadlock_timeout = '60 s'; $setting; BEGIN; SELECT zk_use_claim('$token');");
 	$taker->run_ok("SET deadlock_timeout = '60 s'; BEGIN; $row;");
-	$taker->send("SELECT zk_lock('c')");
+	$taker->send("SELECT zk_lock('c', shared => $shared)");
 	$taker->wait_waiting(1);
-	my $elsewhere = waiter($other, 'c', 2);
-	wait_contenders($zk, 'c', 2);
+	my $elsewhere = waiter($other, 'c', $contenders);
+	wait_contenders($zk, 'c', $contenders);
 	is($user->run($row)->{sqlstate}, $sqlstate, "one of a user and a taker fails, $how");
 	$user->run('ROLLBACK');
 	is(value($node, "SELECT zk_end_claim('$token')"), 't', 'the claim goes on');

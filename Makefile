@@ -214,7 +214,7 @@ SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server
 # Functions of zklock that tell a checker when they are called.
 SIM_WRAPPED = scan_run session_write lease_write lease_shorten proc_lose \
 	lifecycle_end_restored proof_ask flight_init session_flush \
-	detector_io_submit probe_write wake_timeout graph_start claim_renew \
+	client_send_check detector_io_submit probe_write wake_timeout graph_start claim_renew \
 	directory_leave directory_next
 SIM_LIBS = $(addprefix $(pkglibdir)/,libpgcommon_shlib.a libpgport_shlib.a)
 

@@ -343,6 +343,10 @@ is_session_proved(int64 lease, int64 proved_at)
 		case ZK_CHECK_LEASE:
 			return now < lease;
 		case ZK_CHECK_QUORUM:
+			if (ZK_MUTATED(ZK_PROOF_UNASKED))
+				return true;
+			if (ZK_MUTATED(ZK_LEASE_FOR_QUORUM))
+				return now < lease;
 			return proved_at != 0 && now < proved_at + PROOF_MAX_AGE_MS;
 		default:
 			return true;

@@ -112,8 +112,27 @@ typedef enum ZkMutation
 								 * revoked */
 	ZK_OTHERS_FORGOTTEN,		/* the same as if no other kind of client had
 								 * been seen in its queue */
-	ZK_HABITS_UNBOUNDED			/* retain by habit more locks than there may
+	ZK_HABITS_UNBOUNDED,		/* retain by habit more locks than there may
 								 * be */
+	ZK_PROOF_UNASKED,			/* commit with quorum without having asked */
+	ZK_LEASE_FOR_QUORUM,		/* take the lease for a proof by the quorum */
+	ZK_SYNC_UNANSWERED,			/* send requests behind the sync check, before its
+								 * answer */
+	ZK_SYNC_OF_BEFORE,			/* take the answer on the last connection to be that
+								 * on the next */
+	ZK_QUANTUM_FORGOTTEN,		/* hand a contended lock on for as long as somebody
+								 * takes it */
+	ZK_CONTENTION_UNHEARD,		/* do not note that others wait */
+	ZK_DEADLOCK_ACT_OWN_PART,	/* end a deadlock if its own part is
+								 * unchanged */
+	ZK_DEADLOCK_ACT_ANY_VERSION, /* the same if the contenders exist */
+	ZK_OPERATION_LEAKED,		/* do not free requests that list children */
+	ZK_ANSWER_LEAKED,			/* do not free the children that an answer has */
+	ZK_READS_NOT_AGAIN,			/* when a batch has failed, do not send again what
+								 * was sent behind its writes */
+	ZK_ANSWER_WAKES_NOBODY,		/* now and then, do not wake the main thread for
+								 * an answer */
+	ZK_GRANT_WAKES_NOBODY		/* now and then, wake nobody for a grant */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

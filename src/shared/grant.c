@@ -408,6 +408,7 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 {
 	int64		check_at = 0;
 	bool		granted = false;
+	static unsigned grants = 0;
 
 	if (!(report & SLOT_TOLD))
 		return 0;
@@ -429,7 +430,8 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 	slot_unlock(slot);
 
 	/* without the lock: the slot has a contender, which only we end */
-	if (granted)
+	if (granted &&
+		!(ZK_MUTATED(ZK_GRANT_WAKES_NOBODY) && ++grants % 50 == 0))
 		ConditionVariableBroadcast(&slot->cv);
 	return ms_of_us(check_at);
 }
@@ -463,7 +465,8 @@ slot_set_contended(ZkSlot *slot)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	was_retained = slot->turn.idle == TURN_RETAINED;
-	if (turn_contended(&slot->turn, slot->state == ZK_SLOT_IDLE,
+	if (!ZK_MUTATED(ZK_CONTENTION_UNHEARD) &&
+		turn_contended(&slot->turn, slot->state == ZK_SLOT_IDLE,
 					   slot_has_taker(slot), slot->nwanting,
 					   zk_now_us()) == TURN_GIVE_UP)
 	{

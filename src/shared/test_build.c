@@ -96,6 +96,19 @@ static const struct config_enum_entry mutation_options[] = {
 	{"revocation_forgotten", ZK_REVOCATION_FORGOTTEN, false},
 	{"others_forgotten", ZK_OTHERS_FORGOTTEN, false},
 	{"habits_unbounded", ZK_HABITS_UNBOUNDED, false},
+	{"proof_unasked", ZK_PROOF_UNASKED, false},
+	{"lease_for_quorum", ZK_LEASE_FOR_QUORUM, false},
+	{"sync_unanswered", ZK_SYNC_UNANSWERED, false},
+	{"sync_of_before", ZK_SYNC_OF_BEFORE, false},
+	{"quantum_forgotten", ZK_QUANTUM_FORGOTTEN, false},
+	{"contention_unheard", ZK_CONTENTION_UNHEARD, false},
+	{"deadlock_act_own_part", ZK_DEADLOCK_ACT_OWN_PART, false},
+	{"deadlock_act_any_version", ZK_DEADLOCK_ACT_ANY_VERSION, false},
+	{"operation_leaked", ZK_OPERATION_LEAKED, false},
+	{"answer_leaked", ZK_ANSWER_LEAKED, false},
+	{"reads_not_again", ZK_READS_NOT_AGAIN, false},
+	{"answer_wakes_nobody", ZK_ANSWER_WAKES_NOBODY, false},
+	{"grant_wakes_nobody", ZK_GRANT_WAKES_NOBODY, false},
 	{NULL, 0, false}
 };
 

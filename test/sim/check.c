@@ -6,9 +6,9 @@
  *
  * A section is what a committed transaction did under a lock, from the moment
  * at which it was told that it has the lock to its commit record, or to its
- * zk_unlock().  Sections of one lock must not overlap.  If the later one began
- * after the check ahead of the earlier one's commit, it is the pause that
- * doc/guarantees.md names, and is counted.
+ * zk_unlock().  Sections of one lock must not overlap.  If the earlier one's
+ * session ended between its check and its commit record, and the later one began
+ * meanwhile, it is the pause that doc/guarantees.md names, and is counted.
  *
  * All times are true ones.
  *
@@ -52,6 +52,25 @@
 /* For so long an instance may not hear that its session has been closed. */
 #define OUTSIDE_US		15000000
 
+/*
+ * So long a lock that is free may have a waiter that could take it, when
+ * nothing disturbs; a server's log, and its messages, take a few milliseconds.
+ */
+#define GRANT_US		200000
+
+/* So long the news that others wait, and a release, may take. */
+#define NEWS_US			100000
+
+/*
+ * So many overlaps may have an excuse: a few, and one more in so many
+ * schedules.
+ */
+#define EXCUSES			5
+#define EXCUSE_EVERY	100
+
+/* So many schedules with long holds tell how many locks are lost in them. */
+#define ENOUGH_LOSING	10
+
 typedef struct Hold
 {
 	int			name;
@@ -61,6 +80,7 @@ typedef struct Hold
 	int64_t		from;
 	int64_t		until;			/* of zk_unlock(); 0: still held */
 	int64_t		token;			/* or 0: not known */
+	int64_t		zk_session;		/* or 0: it was lost by then */
 	int			claim;			/* that it becomes or uses, plus 1; or 0 */
 } Hold;
 
@@ -68,6 +88,7 @@ typedef struct Client
 {
 	bool		known;
 	int			instance;
+	int64_t		renewed_in;		/* the session of the claim renewed last */
 	Hold		holds[MAX_HOLDS];
 	int			nholds;
 	int			level;
@@ -78,6 +99,7 @@ typedef struct Client
 	int			ncommit_sessions;
 	char		commit_lost[32];	/* a lock that was lost already; or "" */
 	int64_t		checked_at;		/* ahead of its commit */
+	bool		asks;			/* its commit has, for a proof */
 
 	/* its wait */
 	bool		waits;
@@ -112,7 +134,29 @@ typedef struct Section
 	int64_t		checked_at;
 	int64_t		to;
 	int64_t		token;			/* or 0: not known */
+	int64_t		zk_session;		/* or 0: it was lost by then */
 }			Section;
+
+/* A session that has ended, and with it contenders. */
+typedef struct Ended
+{
+	int64_t		id;
+	int64_t		at;
+	bool		outside;		/* it was closed from outside */
+}			Ended;
+
+#define MAX_ENDED		1024
+
+/* What an instance does with a lock while others wait for it. */
+typedef struct Turn
+{
+	int			instance;		/* the latest owner, or -1 */
+	int64_t		number;			/* of its contender */
+	int64_t		from;			/* when it first took it again; or 0 */
+	int64_t		busy_at;		/* when one that had it, or waited, was the last
+								 * to end that */
+	int64_t		nobody_at;		/* since when nobody has it; 0: somebody has */
+}			Turn;
 
 /* What a worker has published of one of its sessions. */
 typedef struct Lease
@@ -169,7 +213,10 @@ static int	nclients;			/* the highest number that is known, plus 1 */
 static Section sections[SIM_MAX_NAMES][MAX_SECTIONS];
 static int	nsections[SIM_MAX_NAMES];	/* ever; the latest stay */
 static int64_t free_since[SIM_MAX_NAMES];
-static int64_t closed_at[MAX_INSTANCES];	/* a session, from outside */
+static Ended ended[MAX_ENDED];	/* the latest */
+static int	nended;				/* ever */
+static Turn turns[SIM_MAX_NAMES];
+static int64_t calm_at;			/* since then nobody stands still; 0: not yet */
 static Lease leases[MAX_INSTANCES][MAX_LEASES];
 static Lease former_leases[MAX_INSTANCES][MAX_LEASES];	/* of the sessions
 															 * before those */
@@ -182,6 +229,7 @@ static int64_t restored_at;		/* an older copy of ZooKeeper's data; 0:
 								 * never */
 static int64_t bound_us;		/* 0: there are faults */
 static int64_t disturbed_until;
+static int64_t slow_until;		/* requests fail, and are sent again */
 static uint64_t wanted;			/* locks */
 static uint64_t handed;			/* of those, on by others of the instance */
 static uint64_t faults_before;	/* this schedule */
@@ -194,12 +242,17 @@ void
 check_schedule_begin(void)
 {
 	grace_us = LATE_US;
-	disturbed_until = 0;
+	disturbed_until = slow_until = 0;
 	memset(clients, 0, sizeof(clients));
 	nclients = 0;
 	memset(nsections, 0, sizeof(nsections));
 	memset(free_since, 0, sizeof(free_since));
-	memset(closed_at, 0, sizeof(closed_at));
+	nended = 0;
+	memset(ended, 0, sizeof(ended));
+	memset(turns, 0, sizeof(turns));
+	for (int i = 0; i < SIM_MAX_NAMES; i++)
+		turns[i].instance = -1;
+	calm_at = 0;
 	memset(acts, 0, sizeof(acts));
 	nacts = 0;
 	memset(lefts, 0, sizeof(lefts));
@@ -212,6 +265,13 @@ check_schedule_begin(void)
 	faults_before = totals.faults;
 	restored_at = 0;
 	bound_us = 0;
+}
+
+/* The schedule has been chosen. */
+void
+check_chosen(void)
+{
+	totals.losing += workload_is_losing();
 }
 
 void
@@ -273,6 +333,28 @@ note_kept(const Client *client, bool *held)
 	return any;
 }
 
+/*
+ * Since when has nobody had each lock, in whatever mode?  "kept": those that
+ * nobody may have, since somebody has them exclusively, or a call for all of
+ * several locks does.
+ */
+static void
+note_nobody(const bool *kept)
+{
+	bool		had[SIM_MAX_NAMES];
+
+	memcpy(had, kept, sizeof(had));
+	for (int i = 0; i < nclients; i++)
+		for (int j = 0; j < clients[i].nholds; j++)
+			if (clients[i].holds[j].until == 0)
+				had[clients[i].holds[j].name] = true;
+	for (int name = 0; name < SIM_MAX_NAMES; name++)
+		if (had[name])
+			turns[name].nobody_at = 0;
+		else if (turns[name].nobody_at == 0)
+			turns[name].nobody_at = sim_now();
+}
+
 static void
 note_free(void)
 {
@@ -297,11 +379,13 @@ note_free(void)
 			free_since[name] = 0;
 		else if (free_since[name] == 0)
 			free_since[name] = sim_now();
+	note_nobody(held);
 }
 
 static void
 remove_hold(Client *client, int i)
 {
+	turns[client->holds[i].name].busy_at = sim_now();
 	client->holds[i] = client->holds[--client->nholds];
 }
 
@@ -504,6 +588,14 @@ check_want_timed(int number)
 void
 check_want_end(int number)
 {
+	for (int i = 0; clients[number].waits && i < clients[number].nnames; i++)
+	{
+		Turn	   *turn = &turns[clients[number].names[i]];
+
+		turn->busy_at = sim_now();
+		if (clients[number].nnames > 1)
+			turn->from = 0;		/* it may have had it meanwhile */
+	}
 	clients[number].waits = false;
 	note_ended_cycles(&clients[number]);
 }
@@ -640,11 +732,38 @@ check_next(int instance, const char *path, int number)
 					  number, path);
 }
 
-/* A session of the instance has ended, and with it contenders. */
-void
-check_session_ended(int instance)
+static void
+note_ended(int64_t id, bool outside)
 {
-	ended_at[instance] = sim_now();
+	ended[nended++ % MAX_ENDED] = (Ended)
+	{
+		.id = id,.at = sim_now(),.outside = outside
+	};
+}
+
+/* A session of the instance has ended, with its contenders if there were any. */
+void
+check_session_ended(int instance, int64_t id, bool contenders)
+{
+	note_ended(id, false);
+	if (contenders)
+		ended_at[instance] = sim_now();
+}
+
+/*
+ * Had this session ended by then?  0: the hold was lost when it was looked at,
+ * so a session of the instance had.
+ */
+static bool
+had_ended(int instance, int64_t id, int64_t by, bool outside)
+{
+	if (id == 0)
+		return ended_at[instance] != 0 && !outside;
+	for (int i = 0; i < MAX_ENDED; i++)
+		if (ended[i].id == id && ended[i].at <= by &&
+			(ended[i].outside || !outside))
+			return true;
+	return false;
 }
 
 /* The latest hold of a name by which the transaction has a claim, or NULL. */
@@ -675,18 +794,119 @@ add_hold(int number, Hold hold, int64_t since)
 	note_cycles(number);
 }
 
+/* From then on no fault is felt: sessions that were cut off have ended. */
+static int64_t
+undisturbed_from(void)
+{
+	int64_t		until = disturbed_until > slow_until ? disturbed_until :
+		slow_until;
+
+	return until == 0 ? 0 : until + workload_timeout_ms() * INT64_C(1000);
+}
+
+/*
+ * Time: a lock that is free, and fairness: with another instance in the queue,
+ * an instance keeps a lock for its quantum, and for its last section.  Where
+ * nothing disturbs, and claims do not end by themselves.
+ */
+static void
+check_turn(int number, int name, SimMode mode)
+{
+	const Client *client = &clients[number];
+	Turn	   *turn = &turns[name];
+	QueueLook	look = {
+		.instance = client->instance,.first_own = -1,.first_other = -1
+	};
+	char		path[64];
+	int64_t		now = sim_now();
+	int64_t		slow_us = calm_at != 0 && client->since > calm_at ? 0 : grace_us;
+	int64_t		since = client->since;
+	int64_t		others_since = INT64_MAX;
+
+	if (turn->nobody_at > since)
+		since = turn->nobody_at;
+	for (int i = 0; i < nclients; i++)
+	{
+		const Client *other = &clients[i];
+
+		if (other->known && other->waits && other->instance != client->instance &&
+			other->nnames == 1 && other->row < 0 && other->names[0] == name &&
+			!other->any && other->since < others_since)
+			others_since = other->since;
+	}
+	if (mode == SIM_PERMIT || holds(client, name, SIM_EXCLUSIVE))
+		return;
+	snprintf(path, sizeof(path), "/zklock/%s", workload_name(name));
+	ensemble_look_at_queue(path, look_at_contender, &look);
+	if (turn->instance != client->instance || turn->number != look.first_own)
+		turn->from = 0;
+	else if (turn->from == 0)
+		turn->from = now;
+	turn->instance = client->instance;
+	turn->number = look.first_own;
+	if (client->any || client->nnames != 1 ||
+		workload_has_claims() || workload_counter_ends() ||
+		workload_is_crowded())
+		return;
+	if (turn->nobody_at != 0 && since > undisturbed_from() &&
+		now - since > GRANT_US + slow_us)
+		sim_violation("time", "lock %d was free for %" PRId64
+					  " us while client %d waited", name, now - since, number);
+	if (turn->from > others_since)
+		others_since = turn->from;
+	if (mode == SIM_EXCLUSIVE && turn->from != 0 &&
+		look.first_other >= 0 && others_since > undisturbed_from() &&
+		now - others_since > workload_quantum_ms() * 1000 + NEWS_US + slow_us)
+		sim_violation("fairness", "instance %d takes lock %d again, for which another has waited %"
+					  PRId64 " us", client->instance, name, now - others_since);
+}
+
+/*
+ * A try has said no: somebody must have had the lock, or have waited for it,
+ * unless it had no time, or something disturbs.
+ */
 void
-check_acquired(int number, int name, SimMode mode, bool session)
+check_denied(int number, int64_t timeout_ms)
+{
+	const Client *client = &clients[number];
+	int64_t		late_us = GRANT_US + grace_us;
+
+	if (client->nnames != 1 || client->mode == SIM_PERMIT ||
+		workload_has_claims() || client->since <= undisturbed_from() ||
+		(timeout_ms > 0 && timeout_ms * 1000 < late_us) || timeout_ms == 0)
+		return;
+	for (int i = 0; i < nclients; i++)
+	{
+		if (!clients[i].known || i == number)
+			continue;
+		for (int j = 0; j < clients[i].nholds; j++)
+			if (clients[i].holds[j].name == client->names[0])
+				return;
+		for (int j = 0; clients[i].waits && j < clients[i].nnames; j++)
+			if (clients[i].names[j] == client->names[0])
+				return;
+	}
+	if (turns[client->names[0]].busy_at < client->since - late_us)
+		sim_violation("errors", "client %d is refused lock %d, which nobody has",
+					  number, client->names[0]);
+}
+
+void
+check_acquired(int number, int name, SimMode mode, bool session,
+			   int zk_session)
 {
 	Client	   *client = &clients[number];
 	const Hold *first = find_hold_of_claim(client, name);
 
 	totals.acquired++;
+	check_turn(number, name, mode);
 	handed += client->next;
 	client->next = false;
 	add_hold(number, (Hold)
 			 {
 				 .name = name,.mode = mode,.session = session,
+				 .zk_session = zk_session < 0 ? 0 :
+				 leases[client->instance][zk_session].id,
 				 .claim = first ? first->claim : 0
 			 }, client->since);
 }
@@ -702,13 +922,14 @@ check_used(int number, int name, int claim)
 		return;
 	add_hold(number, (Hold)
 			 {
-				 .name = name,.claim = claim + 1
+				 .name = name,.claim = claim + 1,
+				 .zk_session = claims_session(claim)
 			 }, claims_since(claim));
 }
 
 /* What was acquired last becomes a claim: since when is it held? */
 int64_t
-check_mark_claim(int number, int name, int claim)
+check_mark_claim(int number, int name, int claim, int64_t *session)
 {
 	Client	   *client = &clients[number];
 	Hold	   *hold = &client->holds[client->nholds - 1];
@@ -716,6 +937,7 @@ check_mark_claim(int number, int name, int claim)
 	if (client->nholds == 0 || hold->name != name || hold->session)
 		sim_violation("simulator", "no hold to claim");
 	hold->claim = claim + 1;
+	*session = hold->zk_session;
 	return hold->from;
 }
 
@@ -810,6 +1032,7 @@ check_commit(int number)
 	Client	   *client = &clients[number];
 
 	client->commit_at = sim_now();
+	client->asks = false;
 	client->commit_boottime = sim_boottime(instance_at(client->instance));
 	client->ncommit_sessions = 0;
 	client->commit_lost[0] = '\0';
@@ -855,6 +1078,7 @@ check_renewed(int instance, int session, int64_t boottime)
 {
 	const Lease *lease = &leases[instance][session];
 
+	clients[process_client(sim_process())].renewed_in = lease->id;
 	if (lease->longest <= boottime)
 		sim_violation("proofs", "a claim is renewed without a lease of session %"
 					  PRIx64 " of instance %d", lease->id, instance);
@@ -871,7 +1095,11 @@ check_committing(int number, bool quorum)
 	if (client->commit_lost[0] != '\0')
 		sim_violation("proofs", "client %d commits without \"%s\"", number,
 					  client->commit_lost);
-	for (int i = 0; i < client->ncommit_sessions && !quorum; i++)
+	if (quorum && client->ncommit_sessions > 0 && !client->asks)
+		sim_violation("proofs", "client %d commits, and has asked for no proof",
+					  number);
+	for (int i = 0; i < client->ncommit_sessions && !quorum &&
+		 !workload_is_unchecked(); i++)
 		check_proof(number, client->commit_sessions[i]);
 	for (int i = 0; i < client->ncommit_sessions && quorum; i++)
 		if (!ensemble_was_alive(client->commit_sessions[i], client->commit_at) &&
@@ -884,9 +1112,9 @@ check_committing(int number, bool quorum)
  * Somebody has closed a session of the instance, of which no lease can tell.
  */
 void
-check_closed_outside(int instance)
+check_closed_outside(int64_t id)
 {
-	closed_at[instance] = sim_now();
+	note_ended(id, true);
 }
 
 /*
@@ -953,8 +1181,7 @@ check_restored(int instance)
 	restored_at = sim_now();
 	for (int i = 0; i < MAX_LEASES; i++)
 		leases[instance][i].expired = false;
-	check_closed_outside(instance);
-	check_session_ended(instance);
+	ended_at[instance] = sim_now();
 }
 
 /* A worker says that it is. */
@@ -1010,20 +1237,64 @@ check_token(int number, int name, int64_t token)
 		}
 }
 
+/* Had its session ended, or been closed from outside, by its commit record? */
 static bool
-was_closed_outside(const Section * section)
+was_lost(const Section * section, bool outside)
 {
-	int64_t		at = closed_at[clients[section->client].instance];
-
-	return at != 0 && at > section->from - OUTSIDE_US && at <= section->to;
+	return had_ended(clients[section->client].instance, section->zk_session,
+					 section->to, outside);
 }
 
-/* Was ZooKeeper an older copy of itself since the one began? */
+/* Was ZooKeeper an older copy of itself since the one began, or shortly before? */
 static bool
 was_restored(const Section * first, const Section * second)
 {
-	return restored_at != 0 && restored_at >= first->from &&
-		restored_at <= second->to;
+	return restored_at != 0 && restored_at >= first->from - OUTSIDE_US &&
+		(restored_at <= first->to || restored_at <= second->to);
+}
+
+/* Are enough locks lost, or in doubt, where they are to be?  One of a hundred. */
+bool
+check_losses(void)
+{
+	return totals.losing < ENOUGH_LOSING ||
+		(totals.losing_lost + totals.losing_waits) * 100 >=
+		totals.losing_sections;
+}
+
+/* Overlaps that have one. */
+static uint64_t
+excuses(void)
+{
+	return totals.holes + totals.outside + totals.unchecked + totals.restored;
+}
+
+/* More than a handful? */
+bool
+check_excuses(void)
+{
+	return excuses() <= EXCUSES + totals.schedules / EXCUSE_EVERY;
+}
+
+/*
+ * Has the overlap of these sections, of which the first began first, an excuse?
+ * Counts it.
+ */
+static bool
+is_excused(const Section * first, const Section * second)
+{
+	if (second->from > first->checked_at && was_lost(first, false))
+		totals.holes++;
+	else if (was_lost(first, true) || was_lost(second, true))
+		totals.outside++;
+	else if (was_restored(first, second))
+		totals.restored++;
+	else if (workload_is_unchecked() &&
+			 (was_lost(first, false) || was_lost(second, false)))
+		totals.unchecked++;
+	else
+		return false;
+	return true;
 }
 
 /* All that is done under a claim is of one owner. */
@@ -1040,8 +1311,8 @@ compare_sections(int name, const Section * a, const Section * b)
 	const		Section *second = first == a ? b : a;
 
 	if (first->to <= second->from && first->token > second->token &&
-		second->token != 0 && !was_closed_outside(first) &&
-		!was_closed_outside(second) && !was_restored(first, second))
+		second->token != 0 && !was_lost(second, !workload_is_unchecked()) &&
+		!was_restored(first, second))
 		sim_violation("tokens",
 					  "lock %d: client %d had %" PRIx64
 					  ", and client %d later %" PRIx64,
@@ -1050,16 +1321,9 @@ compare_sections(int name, const Section * a, const Section * b)
 	if (is_same_owner(a, b) || first->to <= second->from ||
 		!modes_conflict(a->mode, b->mode))
 		return;
-	if (was_closed_outside(first) || was_closed_outside(second))
+	if (is_excused(first, second))
 	{
-		totals.outside++;
-		sim_trace("a session was closed from outside: lock %d", name);
-		return;
-	}
-	if (second->from > first->checked_at)
-	{
-		totals.holes++;
-		sim_trace("a pause between check and commit: lock %d", name);
+		sim_trace("sections that overlap are excused: lock %d", name);
 		return;
 	}
 	sim_violation("mutual exclusion",
@@ -1087,12 +1351,15 @@ count_permits(int name, const Section * section)
 		/* the holds of a session share its permit */
 		if (other->client == section->client || has[other->client] ||
 			other->from > section->from || other->to <= section->from ||
-			other->checked_at <= section->from || was_closed_outside(other))
+			was_lost(other, other->checked_at > section->from &&
+					 !workload_is_unchecked()) ||
+			was_restored(other, section))
 			continue;
 		has[other->client] = true;
 		at_once++;
 	}
-	if (at_once > workload_permits() && !was_closed_outside(section))
+	if (at_once > workload_permits() &&
+		!was_lost(section, !workload_is_unchecked()))
 		sim_violation("permits", "%d holders of %d permits of %d", at_once,
 					  workload_permits(), name);
 }
@@ -1117,7 +1384,8 @@ check_section_of_claim(int number, int name, int claim, int64_t at)
 {
 	Section		section = {
 		.client = number,.claim = claim + 1,
-		.from = claims_proved_at(claim),.checked_at = at,.to = at
+		.from = claims_proved_at(claim),.checked_at = at,.to = at,
+		.zk_session = clients[number].renewed_in
 	};
 
 	add_section(name, &section);
@@ -1143,6 +1411,11 @@ check_committed(int number)
 	Client	   *client = &clients[number];
 
 	totals.committed++;
+	if (workload_is_losing() && client->nholds > 0)
+	{
+		totals.losing_sections++;
+		totals.losing_waits += client->asks && !workload_asks_always();
+	}
 	sim_trace("committed");
 	claims_committed(number);
 	for (int i = 0; i < client->nholds; i++)
@@ -1153,7 +1426,8 @@ check_committed(int number)
 			.from = hold->from > client->began_at ? hold->from : client->began_at,
 			.checked_at = client->checked_at,
 			.to = hold->until != 0 ? hold->until : sim_now(),
-			.token = hold->token,.claim = hold->claim
+			.token = hold->token,.zk_session = hold->zk_session,
+			.claim = hold->claim
 		};
 
 		if (section.claim != 0)
@@ -1193,6 +1467,21 @@ check_disturb(int64_t us)
 
 	if (until > disturbed_until)
 		disturbed_until = until;
+}
+
+/* Requests fail for so long, since directories go. */
+void
+check_slow(int64_t us)
+{
+	if (sim_now() + us > slow_until)
+		slow_until = sim_now() + us;
+}
+
+/* There are no faults any more, and nobody stands still. */
+void
+check_no_faults(void)
+{
+	calm_at = sim_now();
 }
 
 /* Has nothing disturbed anybody for so long? */
@@ -1489,12 +1778,61 @@ check_deadlock(int number, bool local)
 		end_cycles(client);
 }
 
+/* Has one of its locks been lost? */
+static bool
+has_lost(const Client *client)
+{
+	for (int i = 0; i < client->nholds; i++)
+		if (had_ended(client->instance, client->holds[i].zk_session, sim_now(),
+					  false))
+			return true;
+	return restored_at != 0;
+}
+
+/* Does it hold what it wants? */
+static bool
+holds_wanted(const Client *client)
+{
+	for (int i = 0; i < client->nholds; i++)
+		for (int j = 0; j < client->nnames; j++)
+			if (client->holds[i].name == client->names[j])
+				return true;
+	return false;
+}
+
+/* Is there a reason for this error? */
+static bool
+has_cause(int number, const char *sqlstate)
+{
+	const Client *client = &clients[number];
+
+	if (claims_explain(number, sqlstate))
+		return true;
+	if (strcmp(sqlstate, "40001") == 0)
+		return has_lost(client);
+	if (strcmp(sqlstate, "57P03") == 0)
+		return sim_now() < undisturbed_from() +
+			workload_timeout_ms() * INT64_C(1000);
+	if (strcmp(sqlstate, "53200") == 0)
+		return workload_is_crowded() || claims_may_fill(client->instance);
+	if (strcmp(sqlstate, "55000") == 0)
+		return holds_wanted(client);
+	return true;
+}
+
 void
 check_failed(int number, const char *sqlstate, const char *message)
 {
 	totals.failed++;
+	if (!has_cause(number, sqlstate))
+		sim_violation("errors", "client %d: %s %s, and there is no cause", number,
+					  sqlstate, message);
 	if (strcmp(sqlstate, "40001") == 0)
+	{
 		totals.lost++;
+		totals.losing_lost += workload_is_losing();
+		totals.losing_sections += workload_is_losing();
+	}
 	else if (strcmp(sqlstate, "55P03") == 0)
 		totals.timeouts++;
 	else if (strcmp(sqlstate, "40P01") != 0 && strcmp(sqlstate, "57014") != 0 &&
@@ -1622,6 +1960,8 @@ void
 check_asked(void)
 {
 	asked++;
+	if (process_client(sim_process()) >= 0)
+		clients[process_client(sim_process())].asks = true;
 }
 
 /*

@@ -54,6 +54,7 @@ typedef struct Claim
 	int			instance;
 	int64_t		ttl_us;
 	int64_t		from;			/* since then the lock is held */
+	int64_t		session;		/* in which it is held */
 	int64_t		proved_at;		/* until then, nobody else has had it */
 	int64_t		lasts_until;	/* of the machine's clock */
 	int64_t		over_at;		/* the same */
@@ -84,6 +85,8 @@ typedef struct ClaimClient
 	int			claim;
 	int64_t		at;				/* true time */
 	int64_t		boottime;
+	bool		failed;			/* the last one has, ... */
+	bool		refused;		/* ... since the claim had ended */
 	bool		gone;			/* the claim had ended when the call began, */
 	bool		asked;			/* or was another's whose COMMIT was not
 								 * over */
@@ -197,6 +200,42 @@ claims_since(int claim)
 	return claims[claim].from;
 }
 
+int64_t
+claims_session(int claim)
+{
+	return claims[claim].session;
+}
+
+/* May the instance have as many claims as it has room for? */
+bool
+claims_may_fill(int instance)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nclaims; i++)
+		n += claims[i].instance == instance &&
+			claims[i].state != CLAIM_GONE;
+	return n >= workload_max_claims();
+}
+
+/*
+ * Does the client's last call, which has failed, explain this error?  An
+ * instance that has crashed is another one.
+ */
+bool
+claims_explain(int number, const char *sqlstate)
+{
+	ClaimClient *client = &clients[number];
+
+	if (!client->failed)
+		return false;
+	client->failed = false;
+	return strcmp(sqlstate, "40001") == 0 ? client->refused :
+		strcmp(sqlstate, "55000") == 0 &&
+		(claims[client->claim].instance != instance_number(sim_instance()) ||
+		 claims[client->claim].state == CLAIM_GONE);
+}
+
 static void
 add_pending(int number, int claim, bool ends)
 {
@@ -233,7 +272,8 @@ check_claim_given(int number, int name, int64_t ttl_us, const char *token)
 	claim->name = name;
 	claim->instance = instance_number(sim_instance());
 	claim->ttl_us = ttl_us;
-	claim->from = claim->proved_at = check_mark_claim(number, name, nclaims);
+	claim->from = claim->proved_at = check_mark_claim(number, name, nclaims,
+															&claim->session);
 	latest[name] = nclaims + 1;
 	clients[number].latest = nclaims;
 	add_pending(number, nclaims, false);
@@ -248,6 +288,7 @@ check_claim_call(int number, int claim, SimClaimCall call)
 	ClaimClient *client = &clients[number];
 
 	client->calls = true;
+	client->failed = false;
 	client->call = call;
 	client->claim = claim;
 	client->at = sim_now();
@@ -379,6 +420,8 @@ check_claim_failed(int number, bool refused)
 {
 	Claim	   *claim = end_call(number);
 
+	clients[number].failed = true;
+	clients[number].refused = refused;
 	if (refused)
 		check_refusal(number, claim);
 }

@@ -29,6 +29,7 @@ typedef enum Fault
 	PARTITION_RACK,
 	CUT_NETWORK,
 	CUT_NETWORK_SILENTLY,
+	CUT_ALL,
 	ISOLATE_INSTANCE,
 	SLOW_NETWORK,
 	EXPIRE_SESSION,
@@ -85,6 +86,9 @@ some_session(void)
 static int64_t
 some_time(Fault fault)
 {
+	if (workload_is_losing())
+		return sim_between(workload_timeout_ms() * 250,
+						   workload_timeout_ms() * 2000);
 	if (fault == PARTITION_RACK || fault == COLLECT_DIRECTORIES)
 		return sim_between(1000000, 15000000);
 	return sim_chance(700000) ? sim_between(1000, 800000) :
@@ -117,6 +121,7 @@ inject(Fault fault)
 {
 	int			server = sim_below(ensemble_servers());
 	Instance   *instance = some_instance();
+	Process    *process;
 	int64_t		us = some_time(fault);
 
 	if (us > until - sim_now())
@@ -129,7 +134,10 @@ inject(Fault fault)
 	if (fault != CANCEL_BACKEND && fault != TERMINATE_BACKEND &&
 		fault != STEP_CLOCK && fault != DRIFT_CLOCK &&
 		fault != COLLECT_DIRECTORIES)
-		check_disturb(us);
+		check_disturb(fault == LAG_FOLLOWERS || fault == SLOW_RESOLVER ?
+					  until - sim_now() : us);
+	if (fault == COLLECT_DIRECTORIES)
+		check_slow(us);
 	switch (fault)
 	{
 		case STOP_SERVER:
@@ -148,6 +156,11 @@ inject(Fault fault)
 		case CUT_NETWORK_SILENTLY:
 			network_cut(server, instance_number(instance), us,
 						fault == CUT_NETWORK_SILENTLY);
+			break;
+		case CUT_ALL:
+			for (int i = 0; i < ensemble_servers(); i++)
+				for (int j = 0; j < instances_count(); j++)
+					network_cut(i, j, us, sim_chance(500000));
 			break;
 		case ISOLATE_INSTANCE:
 			for (int i = 0; i < ensemble_servers(); i++)
@@ -177,13 +190,9 @@ inject(Fault fault)
 			instance_freeze(instance, us);
 			break;
 		case FREEZE_BACKEND:
-			if (some_backend() != NULL)
-			{
-				Process    *process = some_backend();
-
-				if (process != NULL)
-					process_freeze(process, us);
-			}
+			process = some_backend();
+			if (process != NULL)
+				process_freeze(process, us);
 			break;
 		case FREEZE_WORKER:
 			if (instance_worker(instance) != NULL)
@@ -248,6 +257,7 @@ next_fault(void *arg)
 	}
 	ensemble_lag(1000);
 	schedule_calm();
+	check_no_faults();
 	sim_trace("no faults any more");
 }
 
@@ -263,11 +273,20 @@ faults_begin(int64_t from, int64_t to)
 	if (sim_chance(100000))
 		kinds = 1u << PARTITION_RACK | (sim_chance(500000) ? 0 :
 										1u << LATE_CALLBACKS | 1u << FREEZE_WORKER);
+	/* what locks are lost by */
+	if (workload_is_losing())
+	{
+		kinds = 1u << CUT_ALL | 1u << ISOLATE_INSTANCE |
+			(sim_chance(500000) ? 0 : 1u << FREEZE_WORKER | 1u << FREEZE_MACHINE);
+		pause_us = 4000000;
+	}
 	/* what batches of requests fail by */
-	if (workload_has_passing_names() && sim_chance(500000))
+	if (workload_has_passing_names() && !workload_is_losing() &&
+		sim_chance(500000))
 		kinds = 1u << COLLECT_DIRECTORIES;
 	/* what the watches of directories are lost by */
-	if (workload_has_passing_names() && sim_chance(200000))
+	if (workload_has_passing_names() && !workload_is_losing() &&
+		sim_chance(200000))
 	{
 		kinds = 1u << COLLECT_DIRECTORIES | 1u << HANG_SESSION;
 		pause_us = 200000;

@@ -74,6 +74,7 @@ typedef struct Call
 	void		(*function) (void);
 	const void *data;
 	Request    *request;
+	bool		tries;			/* the connection: a sync check */
 	bool		sent;
 	watcher_fn	watcher;
 	void	   *context;
@@ -111,6 +112,10 @@ struct _zhandle
 {
 	Process    *process;
 	Instance   *instance;
+	bool		checking;		/* a sync check is being sent */
+	const Call *sync_check;		/* the first of this connection, while it is not
+								 * answered; or NULL */
+	bool		checked;		/* it has been answered */
 	bool		dead;			/* its process is */
 	int			state;
 	watcher_fn	watcher;		/* of the session */
@@ -419,9 +424,9 @@ timer_event(void *arg)
 
 	if (zh->dead || zh->timer != timer->number || zh->connection == NULL)
 		return;
-	if (instance_is_frozen(zh->instance))
+	if (process_is_frozen(zh->process))
 	{
-		sim_at(instance_frozen_until(zh->instance), timer_event, timer);
+		sim_at(process_frozen_until(zh->process), timer_event, timer);
 		return;
 	}
 	now = sim_boottime(zh->instance);
@@ -493,9 +498,9 @@ try_later(void *arg)
 
 	if (zh->dead || zh->closing || zh->attempt != timer->number)
 		return;
-	if (instance_is_frozen(zh->instance))
+	if (process_is_frozen(zh->process))
 	{
-		sim_at(instance_frozen_until(zh->instance), try_later, timer);
+		sim_at(process_frozen_until(zh->process), try_later, timer);
 		return;
 	}
 	try_next(zh);
@@ -554,9 +559,9 @@ connected(void *arg)
 
 	if (zh->dead || zh->closing || zh->attempt != timer->number)
 		return;
-	if (instance_is_frozen(zh->instance))
+	if (process_is_frozen(zh->process))
 	{
-		sim_at(instance_frozen_until(zh->instance), connected, timer);
+		sim_at(process_frozen_until(zh->process), connected, timer);
 		return;
 	}
 	zh->connection = connection_new(zh->order[zh->next_address % zh->norder], zh);
@@ -626,6 +631,8 @@ static void
 end_handshake(zhandle_t *zh, const Reply *reply)
 {
 	zh->handshake = false;
+	zh->sync_check = NULL;
+	zh->checked = false;
 	if (reply->session == 0 ||
 		(zh->id.client_id != 0 && reply->session != zh->id.client_id))
 	{
@@ -647,6 +654,8 @@ end_handshake(zhandle_t *zh, const Reply *reply)
 	{
 		call->request->session = zh->id.client_id;
 		call->sent = true;
+		if (call->tries && zh->sync_check == NULL)
+			zh->sync_check = call;
 		send_request(zh, call->request);
 	}
 	set_timer(zh);
@@ -694,6 +703,11 @@ library_hear(void *client, Connection *connection, Reply *reply)
 	zh->calls = call->next;
 	if (zh->calls == NULL)
 		zh->calls_end = &zh->calls;
+	if (call == zh->sync_check)
+	{
+		zh->sync_check = NULL;
+		zh->checked = true;
+	}
 	activate_watch(zh, call, reply->err);
 	if (call->request->kind == REQUEST_REMOVE_WATCHES && reply->err == ZOK)
 		(void) take_watches(zh, call->request->path,
@@ -717,8 +731,8 @@ library_is_frozen(const void *client, int64_t *until)
 {
 	const zhandle_t *zh = client;
 
-	*until = instance_frozen_until(zh->instance) + 1;
-	return !zh->dead && instance_is_frozen(zh->instance);
+	*until = process_frozen_until(zh->process) + 1;
+	return !zh->dead && process_is_frozen(zh->process);
 }
 
 int
@@ -939,6 +953,15 @@ zoo_add_auth(zhandle_t *zh, const char *scheme, const char *cert, int certLen,
 	sim_lacks("zoo_add_auth()");
 }
 
+/* Nothing is sent on a new connection before its sync check is answered. */
+static void
+check_sync_check(const zhandle_t *zh)
+{
+	if (zh->sync_check != NULL)
+		sim_violation("sync", "instance %d sends a request ahead of the answer to its sync check",
+					  instance_number(zh->instance));
+}
+
 static int
 add_call(zhandle_t *zh, CallKind kind, void *function, const void *data,
 		 const Request *request, watcher_fn watcher, void *context,
@@ -1061,6 +1084,7 @@ zoo_awget(zhandle_t *zh, const char *path, watcher_fn watcher, void *context,
 		.kind = REQUEST_GET,.path = path,.watch = watcher != NULL
 	};
 
+	check_sync_check(zh);
 	return add_call(zh, CALL_DATA, completion, data, &request, watcher, context,
 					NULL);
 }
@@ -1083,6 +1107,7 @@ zoo_awget_children(zhandle_t *zh, const char *path, watcher_fn watcher,
 		.kind = REQUEST_CHILDREN,.path = path,.watch = watcher != NULL
 	};
 
+	check_sync_check(zh);
 	return add_call(zh, CALL_STRINGS, completion, data, &request, watcher,
 					context, NULL);
 }
@@ -1248,6 +1273,13 @@ is_verdict(const zoo_op_t *op)
 	return name != NULL && strstr(name, "/verdict-") != NULL;
 }
 
+/* What is sent now is, or is not any more, what a connection is tried by. */
+void
+library_try_connection(zhandle_t *zh, bool begins)
+{
+	zh->checking = begins;
+}
+
 int
 zoo_amulti(zhandle_t *zh, int count, const zoo_op_t *ops,
 		   zoo_op_result_t *results, void_completion_t completion,
@@ -1283,6 +1315,11 @@ zoo_amulti(zhandle_t *zh, int count, const zoo_op_t *ops,
 	rc = add_call(zh, CALL_MULTI, completion, data, &request, NULL, NULL, &call);
 	if (rc != ZOK)
 		return rc;
+	call->tries = zh->checking;
+	if (!zh->checking)
+		check_sync_check(zh);
+	else if (zh->sync_check == NULL && !zh->checked)
+		zh->sync_check = call;
 	call->results = results;
 	call->buffers = made.buffers;
 	call->sizes = made.sizes;

@@ -115,6 +115,7 @@ run_schedule(uint64_t seed)
 	wildness.late_clocks = sim_chance(200000) ? 20000 : 0;
 	schedule_set_wildness(&wildness);
 	workload_begin(mutation);
+	check_chosen();
 	faults_begin(sim_now() + 2000000, workload_end_time() - 4000000);
 	ok = run_to_the_end();
 	if (ok && !workload_is_over())
@@ -245,12 +246,21 @@ report(double seconds)
 	printf("sim: %" PRIu64 " locks, %" PRIu64 " commits, %" PRIu64
 		   " rollbacks, %" PRIu64 " errors (%" PRIu64 " lost, %" PRIu64
 		   " timeouts, %" PRIu64 "+%" PRIu64 " deadlocks, %" PRIu64
-		   " late, %" PRIu64 " unclear), %" PRIu64 " faults, %" PRIu64 " pauses at commit, %" PRIu64 " closed outside, %" PRIu64
+		   " late, %" PRIu64 " unclear), %" PRIu64 " faults, %" PRIu64
 		   " older copies noticed\n",
 		   totals.acquired, totals.committed, totals.rolled_back,
 		   totals.failed, totals.lost, totals.timeouts, totals.deadlocks_here,
 		   totals.deadlocks_between, totals.late, totals.unclear, totals.faults,
-		   totals.holes, totals.outside, totals.noticed);
+		   totals.noticed);
+	printf("sim: %" PRIu64 " overlaps excused: %" PRIu64
+		   " by a pause at the commit, %" PRIu64 " since a session was closed from outside, %"
+		   PRIu64 " since the check is off, %" PRIu64 " by an older copy\n",
+		   totals.holes + totals.outside + totals.unchecked + totals.restored,
+		   totals.holes, totals.outside, totals.unchecked, totals.restored);
+	printf("sim: %" PRIu64 " schedules with long holds: %" PRIu64
+		   " sections, %" PRIu64 " lost, %" PRIu64 " that waited for a proof\n",
+		   totals.losing, totals.losing_sections, totals.losing_lost,
+		   totals.losing_waits);
 	printf("sim: %" PRIu64 " claims, %" PRIu64 " times renewed, used or ended\n",
 		   totals.claims, totals.claim_calls);
 	printf("sim: %" PRIu64 " requests of ZooKeeper, %" PRIu64 " writes, %" PRIu64
@@ -428,6 +438,16 @@ main(int argc, char **argv)
 	if (totals.schedules > 10 && (totals.committed == 0 || totals.acquired == 0))
 	{
 		printf("sim: nobody has got a lock\n");
+		failures++;
+	}
+	if (!check_losses())
+	{
+		printf("sim: too few locks are lost\n");
+		failures++;
+	}
+	if (!check_excuses())
+	{
+		printf("sim: too many excuses\n");
 		failures++;
 	}
 	if (failures > 0)

@@ -101,6 +101,7 @@ struct Instance
 {
 	int			number;
 	InstanceOptions options;
+	uint32_t	known_settings; /* a bit for each that was asked for */
 	bool		up;
 	uint64_t	life;			/* counts crashes */
 	Segment    *shmem;
@@ -771,16 +772,12 @@ process_is_frozen(const Process *process)
 		 process->instance->frozen_until > sim_now());
 }
 
-bool
-instance_is_frozen(const Instance *instance)
-{
-	return instance->frozen_until > sim_now();
-}
-
+/* When a process that is frozen goes on. */
 int64_t
-instance_frozen_until(const Instance *instance)
+process_frozen_until(const Process *process)
 {
-	return instance->frozen_until;
+	return process->frozen_until > process->instance->frozen_until ?
+		process->frozen_until : process->instance->frozen_until;
 }
 
 int64_t
@@ -912,12 +909,24 @@ instance_max_procs(const Instance *instance)
 }
 
 int
-instance_setting(const Instance *instance, const char *name, int otherwise)
+instance_setting(Instance *instance, const char *name, int otherwise)
 {
 	for (int i = 0; i < instance->options.nsettings; i++)
 		if (strcmp(instance->options.settings[i].name, name) == 0)
+		{
+			instance->known_settings |= UINT32_C(1) << i;
 			return instance->options.settings[i].value;
+		}
 	return otherwise;
+}
+
+/* A process has asked for all of its settings: is there one that nobody knows? */
+void
+instance_check_settings(const Instance *instance)
+{
+	for (int i = 0; i < instance->options.nsettings; i++)
+		if ((instance->known_settings >> i & 1) == 0)
+			sim_lacks(instance->options.settings[i].name);
 }
 
 const char *

@@ -48,8 +48,6 @@ extern Instance *instance_at(int i);
 extern bool instance_is_up(const Instance *instance);
 extern void instance_crash(Instance *instance, int64_t down_us);
 extern void instance_freeze(Instance *instance, int64_t us);
-extern bool instance_is_frozen(const Instance *instance);
-extern int64_t instance_frozen_until(const Instance *instance);
 extern void instance_step_wall(Instance *instance, int64_t us);
 extern void instance_set_drift(Instance *instance, double drift);
 extern Process *instance_worker(const Instance *instance);

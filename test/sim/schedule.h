@@ -53,6 +53,7 @@ extern void schedule_set_lifetime(int64_t us);
 
 /* process.c */
 extern bool process_is_frozen(const Process *process);
+extern int64_t process_frozen_until(const Process *process);
 extern const char *process_label(const Process *process);
 
 #endif							/* SIM_SCHEDULE_H */

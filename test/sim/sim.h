@@ -70,8 +70,9 @@ extern const char *instance_cluster_name(const Instance *instance);
 extern const char *instance_servers(const Instance *instance);
 extern bool instance_is_stopping(const Instance *instance);
 extern int	instance_max_procs(const Instance *instance);
-extern int	instance_setting(const Instance *instance, const char *name,
+extern int	instance_setting(Instance *instance, const char *name,
 							 int otherwise);
+extern void instance_check_settings(const Instance *instance);
 extern int	process_pid(const Process *process);
 extern int	process_client(const Process *process);
 extern int	process_number(const Process *process);
@@ -130,7 +131,9 @@ extern void check_rolled_back(int backend);
 extern void check_ended(int backend);
 extern void check_failed(int backend, const char *sqlstate,
 						 const char *message);
-extern void check_acquired(int backend, int name, SimMode mode, bool session);
+extern void check_acquired(int backend, int name, SimMode mode, bool session,
+						   int zk_session);
+extern void check_denied(int backend, int64_t timeout_ms);
 extern void check_renewed(int instance, int session, int64_t boottime);
 extern void check_commit(int backend);
 extern void check_commit_hold(int backend, const char *name, int session,

@@ -23,6 +23,10 @@
 
 #define MAX_SCRIPT		48
 
+/* Values of zklock.commit_check (shared/settings.h), of which 0 is "lease". */
+#define CHECK_QUORUM	1
+#define CHECK_OFF		2
+
 /* In a long schedule: the numbers of a client, and names that come again. */
 #define LONG_NAMES		4
 #define USUAL_NAMES		300
@@ -65,8 +69,12 @@ static bool counter_ends;
 static bool crowded;			/* a session has room for few contenders */
 static int	session_timeout_ms;
 static int	handoff_quantum;
+static int	max_claims;
+static int	commit_check;
 static int	lock_timeout;
 static int	deadlock_timeout;
+static bool losing;				/* holders idle for longer than sessions last,
+								 * and all servers are cut off */
 static bool hasty;				/* waits end soon, so that what is known of
 								 * them is soon out of date */
 static int64_t pause_us;
@@ -119,6 +127,47 @@ int
 workload_timeout_ms(void)
 {
 	return session_timeout_ms;
+}
+
+/* Claims of an instance, at the most. */
+int
+workload_max_claims(void)
+{
+	return max_claims;
+}
+
+int
+workload_quantum_ms(void)
+{
+	return handoff_quantum;
+}
+
+/* Has a session room for few contenders only? */
+bool
+workload_is_crowded(void)
+{
+	return crowded;
+}
+
+/* Do holders idle for longer than sessions last? */
+bool
+workload_is_losing(void)
+{
+	return losing;
+}
+
+/* Does each commit ask for a proof? */
+bool
+workload_asks_always(void)
+{
+	return commit_check == CHECK_QUORUM;
+}
+
+/* Is zklock.commit_check off? */
+bool
+workload_is_unchecked(void)
+{
+	return commit_check == CHECK_OFF;
 }
 
 /* Do numbers of contenders come to their end? */
@@ -268,6 +317,9 @@ add_block(ClientState *client)
 	if (sim_chance(700000))
 		add(client, STEP_WRITE);
 	add_idle(client, hold_us);
+	if (losing && sim_chance(500000))
+		client->script[client->nscript - 1].idle_us =
+			sim_between(session_timeout_ms * 500, session_timeout_ms * 3000);
 	if (sim_chance(50000))
 		add(client, STEP_UNLOCK)->names[0] = name < nnames ? name :
 			client->first_name;
@@ -727,11 +779,12 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 {
 	int			format = sim_chance(300000);
 	int			retain = ONE_OF(-1, -1, 0, 20, 500);
-	int			check = ONE_OF(0, 0, 0, 1);
-	int			max_claims = ONE_OF(2, 20);
 	int			path_bytes = ONE_OF(150, 250);
 	int			sessions = ONE_OF(2, 3, 6);
 
+	commit_check = losing ? ONE_OF(0, CHECK_QUORUM, CHECK_OFF) :
+		ONE_OF(0, 0, 0, CHECK_QUORUM);
+	max_claims = ONE_OF(2, 20);
 	handoff_quantum = ONE_OF(0, 10, 10, 100);
 	for (int i = 0; i < ninstances; i++)
 	{
@@ -754,11 +807,11 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 			set(&options, "zklock.path_bytes", path_bytes);
 			set(&options, "zklock.sessions", sessions);
 		}
-		set(&options, "zklock.track_locks", 10);
+		set(&options, "zklock.max_tracked_locks", 10);
 		set(&options, "zklock.node_format", format);
 		set(&options, "zklock.handoff_quantum", handoff_quantum);
 		set(&options, "zklock.retain_time", retain);
-		set(&options, "zklock.commit_check", check);
+		set(&options, "zklock.commit_check", commit_check);
 		set(&options, "zklock.look_again", 0);
 		set(&options, "deadlock_timeout", deadlock_timeout);
 		(void) instance_new(&options);
@@ -790,6 +843,7 @@ choose_clients(void)
 	crowded = nnames > 1 && sim_chance(200000);
 	rows = sim_chance(saving ? 800000 : 400000);
 	hasty = sim_chance(saving ? 800000 : 200000);
+	losing = !prone && per_instance <= 3 && sim_chance(250000);
 	return per_instance;
 }
 
@@ -809,6 +863,7 @@ workload_begin_long(const char *mutation, int64_t us)
 	permits = 2;
 	semaphore = nnames - 1;
 	prone = ordered = tangled = saving = rows = hasty = claiming = crowded = false;
+	losing = false;
 	deadlock_timeout = 1000;
 	lock_timeout = 0;
 	pause_us = 8000000;
@@ -844,6 +899,8 @@ workload_begin(const char *mutation)
 	/* for longer than it takes to lose a session */
 	if (per_instance <= 3 && sim_chance(200000))
 		hold_us = 4000000;
+	if (losing)
+		timeout_ms = 2000;
 	ttl_us = ONE_OF(1000000, 1500000, 5000000, 5000000);
 	end_at = sim_now() + 20000000;
 	for (int i = 0; i < nnames + npassing; i++)
@@ -853,13 +910,14 @@ workload_begin(const char *mutation)
 	begin_instances(mutation, timeout_ms, per_instance);
 	snprintf(description + strlen(description),
 			 sizeof(description) - strlen(description),
-			 ", %d instances, %d clients, %d names%s%s%s%s%s%s%s%s", ninstances, nclients,
+			 ", %d instances, %d clients, %d names%s%s%s%s%s%s%s%s%s", ninstances, nclients,
 			 nnames, npassing > 0 ? ", and passing ones" : "",
 			 sharing == 0 ? ", no readers" : "", semaphore >= 0 ? ", a semaphore" : "",
 			 hasty ? ", hasty" : "",
 			 ordered ? ", in order" : prone ? ", prone to deadlocks" :
 			 tangled ? ", tangled" : "", saving ? ", savepoints" : "",
-			 claiming ? ", claims" : "", crowded ? ", several sessions" : "");
+			 claiming ? ", claims" : "", crowded ? ", several sessions" : "",
+			 losing ? ", losses" : "");
 	if (counter_ends)
 		strcat(description, ", the counter ends");
 	sim_trace("%s", description);

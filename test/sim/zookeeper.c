@@ -1073,8 +1073,7 @@ end_session(Session *session, Request *request)
 	});
 	session->alive = false;
 	session->ended_at = sim_now();
-	if (contenders > 0)
-		check_session_ended(session->instance);
+	check_session_ended(session->instance, session->id, contenders > 0);
 	sim_trace("session %" PRIx64 " ends with %d nodes", session->id, n - 1);
 	append(draft.changes, draft.n, request);
 }
@@ -1775,7 +1774,7 @@ ensemble_expire(int64_t id)
 
 	if (leader < 0 || session == NULL || !session->alive)
 		return;
-	check_closed_outside(session->instance);
+	check_closed_outside(session->id);
 	end_session(session, NULL);
 }
 

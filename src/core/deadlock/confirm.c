@@ -525,11 +525,15 @@ fill_checks(Detection *state, const Probe *probe, DetectorOp *op)
 	{
 		const WaitMember *member = &deadlock->members[i];
 
+		if (ZK_MUTATED(ZK_DEADLOCK_ACT_OWN_PART) &&
+			own_note(state, probe, i) == NULL)
+			continue;
 		if (strcmp(member->edge.from, op->request.path) != 0)
 		{
 			checks[op->nchecks].path = member->edge.from;
 			checks[op->nchecks++].version =
-				own_note(state, probe, i) ? -1 : member->version;
+				own_note(state, probe, i) ||
+				ZK_MUTATED(ZK_DEADLOCK_ACT_ANY_VERSION) ? -1 : member->version;
 		}
 		if (member->edge.wait.kind != NOTE_WAIT_SESSION)
 		{

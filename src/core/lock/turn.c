@@ -348,6 +348,8 @@ goes_on(Turn *turn, const TurnInput *in)
 
 	if (!in->taker && !in->mail_waiting)
 		return false;
+	if (ZK_MUTATED(ZK_QUANTUM_FORGOTTEN) && in->taker)
+		return true;
 	if (turn->behind == TURN_ALONE && turn->contested == 0)
 		return true;
 	if (turn->behind == TURN_CONTENDED || turn->contested > 0)

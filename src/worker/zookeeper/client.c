@@ -168,6 +168,7 @@ client_post(ClientEvent *first, ClientEvent *last, int count)
 {
 	Client	   *client = first->client;
 	bool		wakes = true;
+	static unsigned answers = 0;
 
 	pthread_mutex_lock(&event_lock);
 	last->next = NULL;
@@ -177,6 +178,8 @@ client_post(ClientEvent *first, ClientEvent *last, int count)
 	{
 		client->answers_left -= count;
 		wakes = client->answers_left <= 0 || first->wakes;
+		if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
+			wakes = false;
 	}
 	pthread_mutex_unlock(&event_lock);
 	if (wakes)
@@ -787,7 +790,8 @@ void
 client_free_answer(ClientEvent *event)
 {
 	free(event->string);
-	free(event->children);
+	if (!ZK_MUTATED(ZK_ANSWER_LEAKED))
+		free(event->children);
 	free(event->data);
 	free(event->barrier);
 }

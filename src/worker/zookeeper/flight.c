@@ -215,6 +215,9 @@ void
 flight_forget(Operation *op)
 {
 	dlist_delete(&op->node);
+	if (ZK_MUTATED(ZK_OPERATION_LEAKED) &&
+		op->request.kind == REQUEST_CHILDREN)
+		return;
 	operation_free(op);
 }
 
@@ -592,6 +595,8 @@ goes_again(Flight *flight, Operation *op)
 	passenger = passengers_lookup(flight->passengers, op->owner);
 	if (passenger && op->event.code == CLIENT_BATCH_FAILED)
 		passenger->put_back = true;
+	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
+		return op->event.code == CLIENT_BATCH_FAILED;
 	return passenger && passenger->put_back;
 }
 

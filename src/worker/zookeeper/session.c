@@ -661,7 +661,8 @@ check_sync(Session *session)
 		session->next_auth += strlen(session->next_auth) + 1;
 	fault_leave_library(&saved);
 	session->client.connected = true;
-	session->synced = false;
+	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
+		session->synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
 	send_sync_check(session);
 
 	/* a shorter timeout counts from when the server learns of it */
@@ -711,7 +712,8 @@ end_connection(Session *session)
 	if (session->client.connected)
 		session->silent_connections++;
 	session->client.connected = false;
-	session->synced = session->sync_check_out = false;
+	session->sync_check_out = false;
+	session->synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect(&session->flight);
 	watches_drop(&session->watches);
 	watches_bound(&session->watches);

@@ -73,6 +73,7 @@ begin_process(bool worker)
 
 	settings_define();
 	test_settings_define();
+	instance_check_settings(sim_instance());
 	commit_init();
 	shmem_request();
 	shmem_startup();
@@ -154,6 +155,15 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 	}
 }
 
+/* The number of the ZooKeeper session that the lock is in; -1: it is lost. */
+static int
+session_of(const ZkKey *key)
+{
+	HeldLock   *held = hold_find(key);
+
+	return slot_is_mine(held->proc) ? held->proc->zk_session : -1;
+}
+
 /* Wait for the fencing token of a lock, as functions.c does. */
 static void
 read_token(int name, const ZkKey *key)
@@ -177,7 +187,8 @@ tell_acquired(const ZkRequest *request, const ZkResult *result)
 	for (int i = 0; i < request->nkeys; i++)
 		if (!current->any || key_is_of_lock(result->key, &request->keys[i]))
 			check_acquired(client, number_of(current, &request->keys[i]),
-						   current->mode, current->session);
+						   current->mode, current->session,
+						   session_of(&request->keys[i]));
 	if (request->nkeys == 1 && current->mode == SIM_EXCLUSIVE &&
 		sim_chance(250000))
 		read_token(current->names[0], &request->keys[0]);
@@ -198,6 +209,9 @@ acquire_or_fail(const ZkRequest *request)
 	else if (!(request->try &&
 			   (outcome == ZK_NOT_IN_TIME || outcome == ZK_HELD_ALL)))
 		report_failure(request, &result);
+	else if (outcome == ZK_NOT_IN_TIME)
+		check_denied(client, LockTimeout > 0 && LockTimeout < request->timeout ?
+					 LockTimeout : request->timeout);
 	return outcome == ZK_ACQUIRED;
 }
 
@@ -660,8 +674,8 @@ run_backend(void)
 		QueryCancelPending = false;
 		EmitErrorReport();
 		CurrentMemoryContext = MessageContext;
-		fail(in_block, statement.step);
 		check_failed(client, error_sqlstate(), error_message());
+		fail(in_block, statement.step);
 		FlushErrorState();
 		RESUME_INTERRUPTS();
 		workload_failed(client, error_sqlstate());

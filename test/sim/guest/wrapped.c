@@ -32,6 +32,9 @@
 /* What the library's watches would take in a request (library.c). */
 extern size_t library_watch_bytes(const zhandle_t *zh);
 
+/* The sync check of a connection is about to be sent, or has been. */
+extern void library_try_connection(zhandle_t *zh, bool begins);
+
 extern void __real_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 							const Detector *detector);
 extern void __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
@@ -55,6 +58,12 @@ extern void __wrap_flight_init(Flight *flight, Client *client,
 extern int64 __real_session_flush(int number);
 extern int64 __wrap_session_flush(int number);
 
+extern int	__real_client_send_check(Client *client, zoo_op_result_t *checked,
+									 void_completion_t callback,
+									 const void *data);
+extern int	__wrap_client_send_check(Client *client, zoo_op_result_t *checked,
+									 void_completion_t callback,
+									 const void *data);
 extern bool __real_detector_io_submit(const DetectorOp *op);
 extern bool __wrap_detector_io_submit(const DetectorOp *op);
 extern ZkClaimState __real_claim_renew(const ClaimToken *token, int64 ttl_us,
@@ -152,6 +161,21 @@ __wrap_session_flush(int number)
 					  flight->watches->bytes);
 	looked = false;
 	return __real_session_flush(number);
+}
+
+int
+__wrap_client_send_check(Client *client, zoo_op_result_t *checked,
+						 void_completion_t callback, const void *data)
+{
+	bool		tries = callback == client_answer_sync_check;
+	int			rc;
+
+	if (tries)
+		library_try_connection(client->handle, true);
+	rc = __real_client_send_check(client, checked, callback, data);
+	if (tries)
+		library_try_connection(client->handle, false);
+	return rc;
 }
 
 bool

@@ -250,14 +250,14 @@ my $foreign = $zk->client(timeout => 60);
 
 	$zk->pause;
 	error_is(
-		sql($a, "SELECT zk_lock('x', '1100 ms')"),
+		sql($a, "SELECT zk_lock('x', '3 s')"),
 		{
 			sqlstate => '55P03',
 			message => 'could not obtain lock "x" in ZooKeeper',
 			detail => $silent
 		},
 		'a server that does not answer');
-	like(sql($a, "SELECT zk_try_lock('x', '1100 ms')")->{warnings}[0]{detail},
+	like(sql($a, "SELECT zk_try_lock('x', '3 s')")->{warnings}[0]{detail},
 		$silent, '... a try');
 	is_deeply(sql($a, "SELECT zk_try_lock('x', '10 ms')")->{warnings},
 		[], 'but soon nothing is wrong yet');

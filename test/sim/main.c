@@ -320,7 +320,7 @@ usage(void)
 {
 	fprintf(stderr,
 			"usage: sim [--seed N] [--schedules N] [--seconds N] [--cpu SECONDS]\n"
-			"           [--mutation NAME] [--keep-going]\n"
+			"           [--mutation NAME] [--keep-going] [--strict]\n"
 			"           [--trace] [--stop-at STEP] [--twice] [--days N] PROGRAM\n");
 	exit(2);
 }
@@ -335,6 +335,7 @@ static const struct option long_options[] = {
 	{"stop-at", required_argument, NULL, 'b'},
 	{"twice", no_argument, NULL, '2'},
 	{"keep-going", no_argument, NULL, 'k'},
+	{"strict", no_argument, NULL, 'S'},
 	{"days", required_argument, NULL, 'd'},
 	{NULL, 0, NULL, 0}
 };
@@ -375,6 +376,7 @@ main(int argc, char **argv)
 				break;
 			case 'm':
 				mutation = *optarg ? optarg : NULL;
+				check_set_strict(mutation != NULL);
 				break;
 			case 'v':
 				trace_steps = trace;
@@ -392,6 +394,9 @@ main(int argc, char **argv)
 				break;
 			case 'k':
 				keep_going = true;
+				break;
+			case 'S':
+				check_set_strict(true);
 				break;
 			default:
 				usage();

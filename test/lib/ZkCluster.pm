@@ -81,7 +81,7 @@ sub _error
 		return $result->{out} // '';
 	};
 
-	# Who waits in vain fails, whether the caller looks at the result or not.  A psql
+	# A wait that times out fails, whether the caller looks at the result or not.  A psql
 	# that cannot connect may end before it has been given the query.  Then IPC::Run
 	# dies, where the query is to be asked again until the server is up.
 	*PostgreSQL::Test::Cluster::poll_query_until = sub {

@@ -29,7 +29,8 @@ my ($a, $b) = zk_clusters(
 	'zklock.session_timeout' => '20s',
 	'deadlock_timeout' => '100ms');
 my $stranger = $zk->client(timeout => 60);
-my $caller = ZkSession->new($a);
+my %caller = map { $_->name => ZkSession->new($_) } ($a, $b);
+my $caller = $caller{a};
 my %worker = map { $_->name => worker_of($_) } ($a, $b);
 
 # The processor time of a worker's loop, in ms.
@@ -42,7 +43,7 @@ sub busy
 	return ($fields[11] + $fields[12]) * 10;
 }
 
-$caller->run_ok('CREATE TEMP TABLE calls (ms float)');
+$_->run_ok('CREATE TEMP TABLE calls (ms float)') for values %caller;
 
 # Calls for locks that nobody else wants, each by way of ZooKeeper.
 my $calls = 0;
@@ -61,20 +62,24 @@ sub call
 	return;
 }
 
-# Changes of a directory with a crowd, and calls behind each.
+# Changes of a directory with a crowd, and calls behind each, beside another
+# session's query.
 sub scene
 {
-	my ($what, $pattern) = @_;
+	my ($what, $pattern, $beside, $query) = @_;
+	my $data = $beside ? 'x' : '';    # those of clients that live
 
-	$stranger->create_crowd($pattern, 0, $crowd);
+	$stranger->create_crowd($pattern, 0, $crowd, $data);
 	call("$what, before");
 	$caller->run_ok('TRUNCATE calls');
 
 	my %before = map { $_ => busy($worker{$_}) } keys %worker;
 	for my $change (1 .. $changes)
 	{
-		$stranger->create_crowd($pattern, $crowd + $change, 1);
+		$stranger->create_crowd($pattern, $crowd + $change, 1, $data);
+		$beside->send($query) if $beside;
 		call("$what, change $change");
+		$beside->result if $beside;
 	}
 	for my $node ($a, $b)
 	{
@@ -95,11 +100,10 @@ sub waits_below
 {
 	my ($name) = @_;
 	my $holder = holder($b, $name);
-	my $waiter = ZkSession->new($a);
 	my $held = holder($a, "held $name");
 
 	$held->send("SELECT zk_lock('$name')");
-	return sub { $holder->run_ok('COMMIT'); $held->result; $held->run_ok('COMMIT'); $_->quit for ($holder, $held, $waiter); };
+	return sub { $holder->run_ok('COMMIT'); $held->result; $held->run_ok('COMMIT'); $_->quit for ($holder, $held); };
 }
 
 call('nobody');
@@ -121,12 +125,18 @@ scene('members', '/zklock/%%clusters/%08x-0000-4000-8000-000000000000-cluster');
 	$end->();
 }
 
-# A lock directory: its own users wait, no others
+# A lock directory: the owner's instance lists it, and so does each new contender
 {
 	my $end = waits_below('crowded');
+	my $beside = ZkSession->new($b);
 
+	$caller = $caller{b};
 	scene('contenders', '/zklock/crowded/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-%010d');
 	scene('no contenders', '/zklock/crowded/x%d');
+	$stranger->create('/zklock/tried');
+	scene('tries', '/zklock/tried/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-%010d',
+		$beside, q{SELECT zk_try_lock('tried')});
+	$beside->quit;
 	$end->();
 }
 
@@ -154,6 +164,6 @@ scene('members', '/zklock/%%clusters/%08x-0000-4000-8000-000000000000-cluster');
 	is(worker_of($a), $worker{a}, 'many locks: the worker lives');
 }
 
-$caller->quit;
+$_->quit for values %caller;
 $_->stop for ($a, $b);
 done_testing();

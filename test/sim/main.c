@@ -268,6 +268,51 @@ report(double seconds)
 		   totals.requests, totals.writes, totals.contenders, all_hashes);
 }
 
+/* What is promised that a checker examines: doc/guarantees.md and others. */
+static const struct
+{
+	const char *checker;
+	const char *promise;
+}			promises[] =
+{
+	{"mutual exclusion", "guarantee 1, mutual exclusion"},
+	{"permits", "guarantee 1, mutual exclusion, of permits"},
+	{"succession", "guarantee 1: owned with nothing read"},
+	{"sync", "guarantee 1: a resumed session reads behind a sync"},
+	{"restored", "guarantee 1: an ensemble restored from a copy is noticed"},
+	{"proofs", "guarantee 3, no commit under a lost lock"},
+	{"lease", "guarantee 3: the lease ends ahead of the session"},
+	{"order", "guarantee 7, order"},
+	{"fairness", "guarantee 7: handoffs end with the quantum"},
+	{"acts", "guarantee 8: who fails with 40P01 is in a deadlock"},
+	{"members", "guarantee 8: the deadlock that is shown is one"},
+	{"victims", "guarantee 8: one session of a deadlock fails"},
+	{"errors", "guarantees 8 and 9: an error has its cause"},
+	{"lost wake-up", "guarantee 9, nothing hangs"},
+	{"liveness", "guarantee 9, nothing hangs"},
+	{"sleep", "guarantee 9: the worker's sleeps end"},
+	{"time", "guarantee 9: a free lock is granted at once"},
+	{"leaks", "guarantee 10, nothing leaks"},
+	{"memory", "guarantee 10: memory"},
+	{"watches", "guarantee 10: watches"},
+	{"worker", "guarantee 11, the worker may die"},
+	{"tokens", "guarantee 12, fencing"},
+	{"claims", "guarantee 15, claims"},
+	{"requests", "performance.md: requests for each lock"},
+	{"library", "none: how zklock calls the client library"},
+	{"simulator", "none: it is the simulator itself"}
+};
+
+static const char *
+promise_of(const char *checker)
+{
+	for (size_t i = 0; i < sizeof(promises) / sizeof(promises[0]); i++)
+		if (strcmp(promises[i].checker, checker) == 0)
+			return promises[i].promise;
+	sim_lacks("a checker without a promise");
+	return NULL;
+}
+
 static void
 tell_failure(uint64_t seed)
 {
@@ -277,9 +322,11 @@ tell_failure(uint64_t seed)
 		ensemble_print();
 	workload_describe(text, sizeof(text));
 	printf("sim: seed %" PRIu64 ", step %" PRIu64 ": %s: %s\n"
+		   "sim: what is broken: %s\n"
 		   "sim: the schedule: %s\n"
 		   "sim: again with: make simulate SEED=%" PRIu64 " SCHEDULES=1 TRACE=1%s%s\n",
-		   seed, schedule_steps(), schedule_checker(), schedule_failure(), text,
+		   seed, schedule_steps(), schedule_checker(), schedule_failure(),
+		   promise_of(schedule_checker()), text,
 		   seed, mutation ? " MUTATION=" : "", mutation ? mutation : "");
 }
 

@@ -536,6 +536,8 @@ begin_wait(int number)
 	client->ended_here = client->goes_on = false;
 	client->since = sim_now();
 	client->acts_before = nacts;
+	if (client->nnames > 1)
+		note_free();
 	note_cycles(number);
 }
 
@@ -616,6 +618,8 @@ check_want_end(int number)
 			turn->number = -1;	/* it may have had it meanwhile */
 	}
 	clients[number].waits = false;
+	if (clients[number].nnames > 1)
+		note_free();
 	note_ended_cycles(&clients[number]);
 }
 
@@ -826,7 +830,8 @@ undisturbed_from(void)
 /*
  * Time: a lock that is free, and fairness: with another instance in the queue,
  * an instance hands a lock on for its quantum from the end of its first section
- * on.  Where nothing disturbs, and claims do not end by themselves.
+ * on.  Where nothing disturbs (for time: any more), and claims do not end by
+ * themselves.
  */
 static void
 check_turn(int number, int name, SimMode mode)
@@ -871,8 +876,8 @@ check_turn(int number, int name, SimMode mode)
 		return;
 	if (!strict)
 		return;
-	if (turn->nobody_at != 0 && since > undisturbed_from() &&
-		now - since > GRANT_US + slow_us)
+	if (turn->nobody_at != 0 && calm_at != 0 && since > calm_at &&
+		since > undisturbed_from() && now - since > GRANT_US)
 		sim_violation("time", "lock %d was free for %" PRId64
 					  " us while client %d waited", name, now - since, number);
 	if (turn->left_at > others_since)

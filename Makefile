@@ -242,10 +242,10 @@ build/sim/guest.so: $(patsubst %.c,build/sim/obj/%.o,$(SIM_SRC) $(SIM_GUEST))
 build/sim/sim: $(SIM_HOST:%.c=build/sim/obj/%.o)
 	$(CC) -rdynamic -o $@ $^ -ldl
 
-# SEED, SCHEDULES (100) or SECONDS, MUTATION, STRICT=1; on all cores.  TRACE=1, TWICE=1 and
+# SEED, SCHEDULES (100) or SECONDS, MUTATION; on all cores.  TRACE=1, TWICE=1 and
 # DAYS on one.
 SIM_OPTIONS = $(if $(MUTATION),--mutation $(MUTATION)) $(if $(TRACE),--trace) \
-	$(if $(TWICE),--twice) $(if $(DAYS),--days $(DAYS)) $(if $(STRICT),--strict)
+	$(if $(TWICE),--twice) $(if $(DAYS),--days $(DAYS))
 SIM_SEED = $(or $(SEED),$(shell date +%s)000)
 
 simulate: build/sim/sim build/sim/guest.so

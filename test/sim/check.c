@@ -217,6 +217,7 @@ static int64_t free_since[SIM_MAX_NAMES];
 static Ended ended[MAX_ENDED];	/* the latest */
 static int	nended;				/* ever */
 static Turn turns[SIM_MAX_NAMES];
+static Section excused;			/* the latest one that needed an excuse */
 static int64_t calm_at;			/* since then nobody stands still; 0: not yet */
 static Lease leases[MAX_INSTANCES][MAX_LEASES];
 static Lease former_leases[MAX_INSTANCES][MAX_LEASES];	/* of the sessions
@@ -236,19 +237,8 @@ static uint64_t handed;			/* of those, on by others of the instance */
 static uint64_t faults_before;	/* this schedule */
 static uint64_t asked;			/* times a commit has asked for a proof */
 static uint64_t requests_before;	/* the last part of its rest */
-static bool strict;				/* see check_set_strict() */
 static int64_t grace_us;		/* so long a victim may fail behind its
 								 * cycle */
-
-/*
- * Judge the time from free to granted, fairness, and the causes of errors, too?
- * Their bounds still find what breaks no promise, about once in 80 schedules.
- */
-void
-check_set_strict(bool on)
-{
-	strict = on;
-}
 
 void
 check_schedule_begin(void)
@@ -265,6 +255,7 @@ check_schedule_begin(void)
 	for (int i = 0; i < SIM_MAX_NAMES; i++)
 		turns[i].instance = -1;
 	calm_at = 0;
+	excused = (Section){.client = -1};
 	memset(acts, 0, sizeof(acts));
 	nacts = 0;
 	memset(lefts, 0, sizeof(lefts));
@@ -874,8 +865,6 @@ check_turn(int number, int name, SimMode mode)
 		workload_has_claims() || workload_counter_ends() ||
 		workload_is_crowded())
 		return;
-	if (!strict)
-		return;
 	if (turn->nobody_at != 0 && calm_at != 0 && since > calm_at &&
 		since > undisturbed_from() && now - since > GRANT_US)
 		sim_violation("time", "lock %d was free for %" PRId64
@@ -1308,23 +1297,38 @@ check_excuses(void)
 }
 
 /*
- * Has the overlap of these sections, of which the first began first, an excuse?
- * Counts it.
+ * What excuses the overlap of these sections, of which the first began first?
+ * NULL: nothing.
+ */
+static uint64_t *
+excuse_for(const Section * first, const Section * second)
+{
+	if (second->from > first->checked_at && was_lost(first, false))
+		return &totals.holes;
+	if (was_lost(first, true) || was_lost(second, true))
+		return &totals.outside;
+	if (was_restored(first, second))
+		return &totals.restored;
+	if (workload_is_unchecked() &&
+		(was_lost(first, false) || was_lost(second, false)))
+		return &totals.unchecked;
+	return NULL;
+}
+
+/*
+ * Has the overlap of these sections an excuse?  Counts it, once for all
+ * sections that the first one overlaps: they are compared when it ends.
  */
 static bool
 is_excused(const Section * first, const Section * second)
 {
-	if (second->from > first->checked_at && was_lost(first, false))
-		totals.holes++;
-	else if (was_lost(first, true) || was_lost(second, true))
-		totals.outside++;
-	else if (was_restored(first, second))
-		totals.restored++;
-	else if (workload_is_unchecked() &&
-			 (was_lost(first, false) || was_lost(second, false)))
-		totals.unchecked++;
-	else
+	uint64_t   *excuse = excuse_for(first, second);
+
+	if (excuse == NULL)
 		return false;
+	if (excused.client != first->client || excused.from != first->from)
+		++*excuse;
+	excused = *first;
 	return true;
 }
 
@@ -1855,7 +1859,7 @@ void
 check_failed(int number, const char *sqlstate, const char *message)
 {
 	totals.failed++;
-	if (strict && !has_cause(number, sqlstate))
+	if (!has_cause(number, sqlstate))
 		sim_violation("errors", "client %d: %s %s, and there is no cause", number,
 					  sqlstate, message);
 	if (strcmp(sqlstate, "40001") == 0)

@@ -55,7 +55,6 @@ typedef struct Totals
 
 extern Totals totals;
 
-extern void check_set_strict(bool on);
 extern void check_schedule_begin(void);
 extern void check_chosen(void);
 extern void check_client(int client, int instance);

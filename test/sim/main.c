@@ -367,7 +367,7 @@ usage(void)
 {
 	fprintf(stderr,
 			"usage: sim [--seed N] [--schedules N] [--seconds N] [--cpu SECONDS]\n"
-			"           [--mutation NAME] [--keep-going] [--strict]\n"
+			"           [--mutation NAME] [--keep-going]\n"
 			"           [--trace] [--stop-at STEP] [--twice] [--days N] PROGRAM\n");
 	exit(2);
 }
@@ -382,7 +382,6 @@ static const struct option long_options[] = {
 	{"stop-at", required_argument, NULL, 'b'},
 	{"twice", no_argument, NULL, '2'},
 	{"keep-going", no_argument, NULL, 'k'},
-	{"strict", no_argument, NULL, 'S'},
 	{"days", required_argument, NULL, 'd'},
 	{NULL, 0, NULL, 0}
 };
@@ -423,7 +422,6 @@ main(int argc, char **argv)
 				break;
 			case 'm':
 				mutation = *optarg ? optarg : NULL;
-				check_set_strict(mutation != NULL);
 				break;
 			case 'v':
 				trace_steps = trace;
@@ -441,9 +439,6 @@ main(int argc, char **argv)
 				break;
 			case 'k':
 				keep_going = true;
-				break;
-			case 'S':
-				check_set_strict(true);
 				break;
 			default:
 				usage();

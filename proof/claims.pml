@@ -13,7 +13,7 @@
  * true; and (LTL) a claim whose time is over goes, so that the taker gets the
  * lock.
  *
- * DROP_... leaves out one condition: see doc/proof.md.
+ * DROP_... leaves out one condition: see src/proof.md.
  */
 #ifndef USERS
 #define USERS	2

@@ -14,7 +14,7 @@
  * is missed by that: it could be given up at that moment in any case (its
  * deadline), and all that it would do is keep other probes from being created.
  *
- * DROP_... leaves out one condition: see doc/proof.md.
+ * DROP_... leaves out one condition: see src/proof.md.
  */
 #define N		3
 #ifndef WAITS

@@ -16,7 +16,7 @@
  * What is checked: the session has not ended while the lease runs, and none has
  * ended when a commit record is written.
  *
- * DROP_... leaves out one condition: see doc/proof.md.
+ * DROP_... leaves out one condition: see src/proof.md.
  */
 #define T		8
 #define PING	2

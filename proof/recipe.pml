@@ -17,7 +17,7 @@
  * TRACE: a trace of the code is followed (proof/traces.py).  Of the steps that it
  * shows, only its next one may be taken; the others may be taken at any time.
  *
- * DROP_... leaves out one condition: see doc/proof.md.
+ * DROP_... leaves out one condition: see src/proof.md.
  */
 #ifndef N
 #define N		3

@@ -11,7 +11,7 @@
  * who wants the lock gets it).
  *
  * LOOSE: without the heavyweight lock, since safety must not rest on it.
- * DROP_... leaves out one condition: see doc/proof.md.
+ * DROP_... leaves out one condition: see src/proof.md.
  */
 #ifndef N
 #define N		3

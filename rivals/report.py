@@ -1,4 +1,4 @@
-"""The page of a run: report.py results.json VERSIONS >doc/rivals.md
+"""The page of a run: report.py results.json VERSIONS >doc/bench/rivals.md
 
 The text is report.md; here are its tables.
 """

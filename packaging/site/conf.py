@@ -13,7 +13,7 @@ version = re.search(r"^default_version = '(.*)'", (top / "zklock.control").read_
 
 extensions = ["myst_parser"]
 root_doc = "README"
-# of rivals/report.md doc/rivals.md is made
+# of rivals/report.md doc/bench/rivals.md is made
 exclude_patterns = [".*", "build", "tmp_check", "rivals/report.md"]
 myst_heading_anchors = 4
 # the glossary has no headings of level 2; blocks may be parts of programs

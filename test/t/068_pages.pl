@@ -285,7 +285,8 @@ sub anchors
 }
 
 for my $name (@names, (map { "$_/README.md" } qw(demo src test test/sim test/chaos test/images bench doc/bench)),
-	map { "test/$_.md" } qw(matrix counterparts))
+	(map { "test/$_.md" } qw(matrix counterparts)), (map { "src/$_.md" } qw(guarantees ownership proof)),
+	"doc/bench/rivals.md")
 {
 	my @bad;
 

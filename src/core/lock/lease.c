@@ -51,7 +51,7 @@
  * An observer connected to another server's observerMasterPort is not covered:
  * that server gets its reports by pings of its own, and passes them to the
  * leader with the next ping.  That would take seven proofs and, with
- * heartbeats so far apart, all of T (doc/mechanisms.md).
+ * heartbeats so far apart, all of T (src/guarantees.md).
  *
  * The unit test runs this file against a model of a leader and a follower with
  * links that stall.

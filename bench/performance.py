@@ -61,16 +61,24 @@ TABLE = [
 ]
 
 
+ALIKE = 0.02                # how far from 1 a ratio must be for one side to be the better one
+
+
 def line(figures, what, ours, other, theirs):
     """The ratio is the median of the rounds' ratios: the report's, if it has
-    that row."""
+    that row.  The better side is bold: the lower time, or the higher rate."""
     needs = [ours, theirs]
     if ours[0] == "pgbench":
         needs = [(*ours[:3], "over_without")]
-    ratios = bounds.row_values(bounds.row("", "", ">= 0", "", needs), figures)
+    ratio = median(bounds.row_values(bounds.row("", "", ">= 0", "", needs), figures))
+    better = None if abs(ratio - 1) <= ALIKE else (ratio < 1) == ours[3].endswith("_p50")
     return "| %s | %s | %s | %s | %s |\n" % (
-        what, bounds.number(median(figures.values(*ours))), other,
-        bounds.number(median(figures.values(*theirs))), bounds.number(median(ratios)))
+        what, figure(median(figures.values(*ours)), better is True), other,
+        figure(median(figures.values(*theirs)), better is False), bounds.number(ratio))
+
+
+def figure(value, is_better):
+    return ("**%s**" if is_better else "%s") % bounds.number(value)
 
 
 def main(results, document):

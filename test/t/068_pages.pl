@@ -53,7 +53,6 @@ sub replace
 my @pages = (
 	[ 'doc/from-zookeeper-clients.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/from-redis.md' => '' ],
-	[ 'doc/guarantees.md' => 'CREATE EXTENSION zklock' ],
 	[ 'doc/from-advisory-locks.md' => '' ],
 	# its triggers are of tables that are not its subject; it creates the
 	# extension in a schema of its own

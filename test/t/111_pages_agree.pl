@@ -24,6 +24,7 @@ sub slurp_path
 sub slurp { return slurp_path("$top/$_[0]"); }
 
 my %page = map { $_ => slurp("doc/$_.md") } qw(functions views settings messages deadlocks);
+$page{src} = slurp('src/README.md');
 my $sql = slurp(glob("$top/sql/zklock--*.sql") =~ s/^\Q$top\E\///r);
 my $settings_source = slurp('src/shared/settings.c');
 
@@ -446,14 +447,15 @@ my @limits = (
 	[ ZK_DEADLOCKS => 32, views => 'the latest 32 [deadlocks' ],
 	[ HISTOGRAM_BUCKETS => 32, views => 'in 32 buckets' ],
 	[ WAITS_MAX_MEMBERS => 64, functions => 'deadlock between instances | 64;' ],
-	[ WAITS_MAX_MEMBERS => 64, deadlocks => 'members of a deadlock | 64;' ],
-	[ MAX_NEW_EDGES => 1024, deadlocks => 'published already | 1,024;' ],
-	[ MAX_EDGES => 16384, deadlocks => 'publishes at a time | 16,384;' ],
-	[ MAX_EDGES_OF_HOLD => 64, deadlocks => '| 64 at a time;' ],
-	[ MAX_SEEN_OF_HOLD => 1024, deadlocks => 'past 1,024 none' ],
-	[ NOTE_MAX_WAITS => 16, deadlocks => "one lock's owner | 16 at a time" ],
-	[ MAX_QUESTIONS => 256, deadlocks => 'in a scan | 256;' ],
-	[ GRAPH_MAX_READS => 256, deadlocks => 'in a search | 256 |' ],
+	[ WAITS_MAX_MEMBERS => 64, src => 'members of a deadlock | 64;' ],
+	[ WAITS_MAX_MEMBERS => 64, deadlocks => 'more than 64 members' ],
+	[ MAX_NEW_EDGES => 1024, src => 'published already | 1,024;' ],
+	[ MAX_EDGES => 16384, src => 'publishes at a time | 16,384;' ],
+	[ MAX_EDGES_OF_HOLD => 64, src => '| 64 at a time;' ],
+	[ MAX_SEEN_OF_HOLD => 1024, src => 'past 1,024 none' ],
+	[ NOTE_MAX_WAITS => 16, src => "one lock's owner | 16 at a time" ],
+	[ MAX_QUESTIONS => 256, src => 'in a scan | 256;' ],
+	[ GRAPH_MAX_READS => 256, src => 'in a search | 256 |' ],
 	[ MAX_PASSWORD_BYTES => 1000, settings => 'up to 1000 bytes' ]);
 
 my %constants = map { /^#define\s+(\w+)\s+(.*?)\s*(?:\/\*.*)?$/ ? ($1 => $2) : () }

@@ -619,7 +619,7 @@ COMMENT ON VIEW zk_deadlocks IS
 COMMENT ON COLUMN zk_deadlocks.id IS
 'number of the deadlock in this instance';
 COMMENT ON COLUMN zk_deadlocks.detected IS
-'when this instance heard of the deadlock';
+'when this instance learned of the deadlock';
 COMMENT ON COLUMN zk_deadlocks.member IS
 'number of the member in the deadlock, from 1';
 COMMENT ON COLUMN zk_deadlocks.cluster_name IS

@@ -105,7 +105,7 @@ describe_outage(const SlotWait *wait)
 	silent_ms = zk_now_ms() - wait->started;
 	if (silent_ms < SILENCE_MS)
 		return NULL;
-	return psprintf("ZooKeeper has not told for %lld ms whether anybody is ahead.",
+	return psprintf("ZooKeeper has not reported for %lld ms whether another contender is ahead.",
 					(long long) silent_ms);
 }
 

@@ -166,7 +166,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the sequence numbers of \"%s\" in ZooKeeper are used up",
 							name),
-					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory prevent it from being made anew.",
+					 errdetail("ZooKeeper's counter of the directory \"%s\" has ended at 2147483647, and znodes in the directory prevent it from being made again.",
 							   path),
 					 errhint("Stop the other clients that use this name, and delete their znodes and the directory.")));
 			break;
@@ -816,7 +816,7 @@ report_not_held(const ZkLockName *lock)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("a permit of semaphore \"%s\" has no fencing token",
 						lock->name),
-				 errdetail("A token tells a holder from the ones before it, but several sessions can have permits at the same time."),
+				 errdetail("A token distinguishes a holder from earlier ones, but several sessions can have permits at the same time."),
 				 errhint("Use zk_lock() for what is to be fenced.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

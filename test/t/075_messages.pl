@@ -84,7 +84,7 @@ my $foreign = $zk->client(timeout => 60);
 	}
 	$result = sql($a, "SELECT zk_try_lock('x', '100 ms')");
 	is($result->{out}, 'f', 'a try waits, too');
-	is_deeply($result->{warnings}, [], '... and tells no more');
+	is_deeply($result->{warnings}, [], '... and warns no more');
 	$holder->run('COMMIT');
 
 	my $node = $foreign->lock(lock_dir('x'));
@@ -234,7 +234,7 @@ my $foreign = $zk->client(timeout => 60);
 	error_is(
 		sql($a, "SELECT zk_lock('z', '300 ms')"),
 		{ sqlstate => '55P03', message => 'could not obtain lock "z" in ZooKeeper' },
-		'and who is late tells no more of it');
+		'and one that is late reports no more of it');
 	is_deeply(sql($a, "SELECT zk_try_lock('z', '300 ms')")->{warnings}, [], '... nor by a try');
 	$foreign->unlock($node);
 	$owner->run_ok('COMMIT');
@@ -246,7 +246,7 @@ my $foreign = $zk->client(timeout => 60);
 #
 
 {
-	my $silent = qr/^ZooKeeper has not told for \d{4} ms whether anybody is ahead\.$/;
+	my $silent = qr/^ZooKeeper has not reported for \d{4} ms whether another contender is ahead\.$/;
 
 	$zk->pause;
 	error_is(
@@ -267,7 +267,7 @@ my $foreign = $zk->client(timeout => 60);
 	$a->append_conf('postgresql.conf', "zklock.session_timeout = '4s'");
 	$a->reload;
 	is(wait_last_error($a, qr/timed out/), 'connection to 127.0.0.1:' . ($zk->ports)[0] . ' timed out',
-		'and last_error tells it');
+		'and last_error has it');
 	$zk->resume;
 	wait_connected($a);
 }
@@ -328,7 +328,7 @@ my $foreign = $zk->client(timeout => 60);
 		"server $address has closed the connection instead of resuming session $session:"
 		  . ' it is starting, has no majority, too many connections of this host, or older data than'
 		  . ' the session has seen',
-		'a server that knows less than the session tells why it refuses it');
+		'a server that knows less than the session says why it refuses it');
 	unlike(slurp_file($a->logfile), qr/Host is down/, 'so does the log');
 	wait_connected($a);
 	isnt(session_of($a), $session, 'in the end there is another session');

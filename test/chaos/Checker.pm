@@ -247,7 +247,7 @@ sub _outcomes
 			if ($s->{outcome} eq 'committed' && !($here && $copy))
 			{
 				$self->_violation('lost commit', $lock, $s->{end},
-					'the client was told that it is committed, and it is not in '
+					'the client has heard that it is committed, and it is not in '
 					  . ($here ? $h->{instance} : $store) . ': '
 					  . $self->_who($s->{id}),
 					$s->{id});
@@ -725,7 +725,7 @@ sub _one_claim
 			my $since = $answered - ($lives // $answered);
 
 			$self->_violation('claim ended early', $claim->{locks}[0], $answered,
-				$who->(sprintf('told at %.3f, when it was to end at %.3f',
+				$who->(sprintf('learned at %.3f, when it was to end at %.3f',
 						map { $_ - $self->{start} } ($answered, $from))),
 				$claim->{hold})
 			  if defined $from && $answered < $from && _outside($lives, $answered, $faults) == $since;
@@ -805,7 +805,7 @@ sub _deadlocks
 		next if _outside($why->{since}, $end, $faults) < $end - $why->{since};
 		if ($why->{vain})
 		{
-			$self->_violation('victim in vain', $h->{locks}[0], $h->{left},
+			$self->_violation('needless victim', $h->{locks}[0], $h->{left},
 				"$who: " . join(', ', @{ $why->{members} }) . ": $h->{detail}", $h->{hold});
 		}
 		else { push @{ $self->{deadlocks} }, $end - $why->{since}; }

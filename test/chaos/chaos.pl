@@ -176,7 +176,7 @@ my @verdicts = (
 	[ 'never more holders than permits', 'too many permits' ],
 	[ 'tokens never go back', 'token went back', 'token of two instances' ],
 	[ 'the counter equals the number of commits', 'counter' ],
-	[ 'clients were told the truth', 'lost commit', 'committed in spite of an error',
+	[ 'clients got true answers', 'lost commit', 'committed in spite of an error',
 		'committed on one side', 'no such section' ],
 	[ 'everybody got an answer', 'no answer', 'connection lost', 'unexpected error' ],
 	[ 'a savepoint gives back what was taken behind it, and no more', 'savepoint' ],
@@ -184,7 +184,7 @@ my @verdicts = (
 	[ 'a claim lasts for its ttl', 'claim ended early' ],
 	[ 'and ends after it', 'claim stranded' ],
 	[ 'nobody waited for a free lock', 'free with waiters' ],
-	[ 'a victim needs a deadlock', 'victim without a deadlock', 'victim in vain' ],
+	[ 'a victim needs a deadlock', 'victim without a deadlock', 'needless victim' ],
 	[ 'no deadlock lasts', 'deadlock lasts' ],
 	[ 'that could be seen: there was enough quiet', 'hardly undisturbed' ],
 	[ 'nothing is left behind', 'left behind' ]);

@@ -11,7 +11,7 @@ Cycles - was there a deadlock, by what clients have written down of their waits?
   for my $victim (grep { ($_->{sqlstate} // '') eq '40P01' } @records)
   {
       my $why = $cycles->explain($victim);
-      print "nobody would have waited for ever\n" if !$why;
+      print "nobody would have waited forever\n" if !$why;
       print "one victim was enough\n" if $why && $why->{vain};
   }
   print "$_->{text}\n" for $cycles->lasting(8);

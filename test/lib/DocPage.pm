@@ -178,8 +178,8 @@ sub _add
 	if ($block->{kind} eq 'sql')
 	{
 		$block->{run} = $ahead->{run} // $self->{run}
-		  // die "$where does not tell where it is run";
-		die "$where does not tell why it is not run" if $block->{run} =~ /^no\W*$/;
+		  // die "$where does not say where it is run";
+		die "$where does not say why it is not run" if $block->{run} =~ /^no\W*$/;
 	}
 	$block->{name} = $ahead->{name} if defined $ahead->{name};
 	push @$blocks, $block;

@@ -193,7 +193,7 @@ sub goes_on
 	my $wire = $self->{wire}{$name};
 
 	!$wire->busy || ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, $wire)
-	  or die "$self->{title}: $name waits for ever\n";
+	  or die "$self->{title}: $name waits forever\n";
 	die "$self->{title}: $name: " . $wire->result->{message} . "\n"
 	  if $wire->result->{sqlstate};
 	delete $self->{sent}{$name};
@@ -206,7 +206,7 @@ sub gives_up
 	my $wire = $self->{wire}{$name};
 
 	!$wire->busy || ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, $wire)
-	  or die "$self->{title}: $name waits for ever\n";
+	  or die "$self->{title}: $name waits forever\n";
 	my $state = $wire->result->{sqlstate} // '';
 	die "$self->{title}: $name: $state\n" if $state ne '57014';
 	delete $self->{sent}{$name};
@@ -273,7 +273,7 @@ sub _test_error
 	  if !$loose && grep { "@{ $lines[ $_ - 1 ]{for} }" ne $lines[$_]{who} } (0 .. $#lines);
 	push @wrong, 'the context'
 	  unless ($result->{context} // '') =~ /^while waiting for (lock|.*semaphore) ".+" in ZooKeeper$/m;
-	ok(!@wrong, "$self->{title}: the error tells of the members")
+	ok(!@wrong, "$self->{title}: the error names the members")
 	  or diag("wrong: @wrong\n", explain($result));
 	return;
 }
@@ -301,7 +301,7 @@ sub ends
 
 		if (!@ended)
 		{
-			push @wrong, "@busy wait for ever";
+			push @wrong, "@busy wait forever";
 			last;
 		}
 		for my $wire (@ended)

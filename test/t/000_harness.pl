@@ -140,7 +140,7 @@ close $far;
 poll_until(sub { $proxy->connections('echo') == 1 }, 'the closed connection to go');
 $proxy->reset('echo');
 is($proxy->connections('echo'), 0, 'reset: no connection is left');
-ok(!defined receive($_) && $!{ECONNRESET}, 'reset: both ends are told') for ($near, $new);
+ok(!defined receive($_) && $!{ECONNRESET}, 'reset: both ends notice it') for ($near, $new);
 $near = dial();
 $far = $listener->accept;
 $proxy->refuse('echo');

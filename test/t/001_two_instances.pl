@@ -91,7 +91,7 @@ for my $dbname ('postgres', 'other')
 
 	my $node = $foreign->get("$dir/$children[0]");
 	like($node->{data}, qr/^postgresql host=\S+ port=\d+ cluster=a pid=\d+$/,
-		'its data tells a person who we are');
+		'its data says who we are');
 	is( sprintf('0x%x', $node->{ephemeralOwner}),
 		session_of($a),
 		'it is an ephemeral node of the session that zk_sessions shows');
@@ -102,7 +102,7 @@ for my $dbname ('postgres', 'other')
 	is( $locks,
 		join('|', 'n', $holder->pid, 'exclusive', 'transaction', 't', 'f', $dir,
 			$node->{czxid}),
-		'zk_locks tells the same');
+		'zk_locks shows the same');
 	is( $a->safe_psql('postgres',
 			'SELECT count(*) FROM pg_locks p JOIN zk_locks z'
 			  . ' USING (classid, objid, objsubid, pid)'
@@ -202,7 +202,7 @@ for my $dbname ('postgres', 'other')
 	{
 		$a->safe_psql('postgres',
 			'SELECT pg_cancel_backend(' . $quitter->pid . ')');
-		is($quitter->result->{sqlstate}, '57014', 'a waiter is cancelled');
+		is($quitter->result->{sqlstate}, '57014', 'a waiter is canceled');
 		$quitter->quit;
 	}
 	$in_a[0]->wait_waiting(2);

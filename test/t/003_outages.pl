@@ -132,7 +132,7 @@ for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 	cmp_ok(time - $start, '>=', 2, 'after the session timeout');
 	sql_error($a, "SELECT zk_try_lock('x')", no_session('x', 2000, '.*'),
 		'no ZooKeeper: zk_try_lock');
-	is(state_of($a), 'connecting', 'zk_sessions tells the state');
+	is(state_of($a), 'connecting', 'zk_sessions shows the state');
 	is(value($a, 'SELECT session_id IS NULL AND server IS NULL FROM zk_sessions'),
 		't', 'and that there is no session');
 	like(value($a, 'SELECT last_error FROM zk_sessions'),
@@ -150,7 +150,7 @@ for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 	works($a, 'ZooKeeper is there');
 	is(value($a, 'SELECT last_error FROM zk_sessions'), '', 'zk_sessions has no error');
 	like($a->safe_psql('postgres', 'SELECT state, server, servers, timeout, sessions FROM zk_sessions'),
-		qr/^connected\|(127\.0\.0\.1:\d+)\|\1\|00:00:02\|1$/, 'and tells the session');
+		qr/^connected\|(127\.0\.0\.1:\d+)\|\1\|00:00:02\|1$/, 'and shows the session');
 	$foreign = $zk->client(timeout => 60);
 }
 
@@ -556,7 +556,7 @@ for my $how ('stop', 'kill9')
 
 		lose_session($b, $foreign);
 		is($remote->result->{message}, undef, 'the lost lock goes to another instance');
-		is(value($b, q{SELECT name, granted, lost FROM zk_locks}), 'l|t|t', 'zk_locks tells that it is lost');
+		is(value($b, q{SELECT name, granted, lost FROM zk_locks}), 'l|t|t', 'zk_locks shows that it is lost');
 		my $local = waiter($b, 'l', 1);
 		is($session->run("SAVEPOINT s; SELECT zk_lock('l')")->{sqlstate},
 			'40001', 'it cannot be taken again');
@@ -688,7 +688,7 @@ for my $how ('stop', 'kill9')
 	my $unwanted = waiter($b, 'unwanted', 2);
 	my $wanted = waiter($b, 'wanted', 2);
 	value($b, 'SELECT pg_cancel_backend(' . $unwanted->pid . ')');
-	is($unwanted->result->{sqlstate}, '57014', 'cancelled, its create on the way');
+	is($unwanted->result->{sqlstate}, '57014', 'canceled, its create on the way');
 	wait_state($b, 'suspended');
 	$zk->resume;
 	is($wanted->result->{message}, undef, 'the other one gets the lock');

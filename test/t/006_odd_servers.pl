@@ -105,7 +105,7 @@ sub token_is_denied
 
 	# once it is allowed, the worker gets the token
 	refuse_stats('\000\000\000\000');
-	poll_until(sub { !defined $holder->run($token)->{sqlstate} }, 'the token to be told');
+	poll_until(sub { !defined $holder->run($token)->{sqlstate} }, 'the token to be reported');
 	my ($node) = $foreign->contenders(lock_dir('t1'));
 	is($holder->run($token)->{out}, $foreign->get(lock_dir('t1') . "/$node")->{czxid},
 		'when it is not refused any more, the token is that of the contender');
@@ -128,7 +128,7 @@ sub token_is_denied
 	$readers[0]->send($token);
 	$readers[0]->wait_waiting(2);
 	refuse_stats($no_auth);
-	token_is_denied($_, undef, 'every holder that waits is told') for @readers;
+	token_is_denied($_, undef, 'every holder that waits gets the error') for @readers;
 	$_->run_ok('SELECT zk_unlock_all()') for @readers;
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 
@@ -149,7 +149,7 @@ sub token_is_denied
 	$holder->run_ok('SELECT zk_unlock_all()');
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 	$holder->run_ok($both);
-	like($holder->run_ok($token, 'a lock that is taken anew has a token'), qr/^\d+$/);
+	like($holder->run_ok($token, 'a lock that is taken again has a token'), qr/^\d+$/);
 	$_->quit for ($holder, @readers);
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 }

@@ -434,7 +434,7 @@ sub wait_leases
 		3, "named as Curator's");
 	is(value($a, 'SELECT mode, granted, count(*) FROM zk_locks GROUP BY 1, 2'),
 		'permit|t|2', 'zk_locks shows permits');
-	is(try_permit($_, 'sem', 3), 'f', $_->name . ': a fourth is not to be had') for ($a, $b);
+	is(try_permit($_, 'sem', 3), 'f', $_->name . ': a fourth is not available') for ($a, $b);
 	is(try_permit($a, 'sem', 3, '100ms'), 'f', 'neither in time');
 	wait_leases(3);
 	my @waiting = map { waiting($_, "SELECT zk_acquire('sem', 3)", 'permit') } ($a, $b);
@@ -442,7 +442,7 @@ sub wait_leases
 
 	# the holder's backend is killed
 	value($b, 'SELECT pg_terminate_backend(' . $holders[1]->pid . ')');
-	poll_until(sub { grep { $_->done } @waiting }, 'a permit to be had');
+	poll_until(sub { grep { $_->done } @waiting }, 'a permit to be available');
 	is(scalar(grep { $_->done } @waiting), 1, 'a killed holder: its permit goes to one of them');
 	$holders[0]->kill_client;
 	got($_, 'another one: to ' . $_->{node}->name) for @waiting;
@@ -462,7 +462,7 @@ sub wait_leases
 		my $result = sql($node, "SELECT zk_acquire('sem', 4)");
 		is($result->{sqlstate}, '55000', $node->name . ': another number of permits is refused');
 		my $text = join(' ', map { $result->{$_} // '' } qw(message detail hint));
-		ok($text =~ /\b3\b/ && $text =~ /\b4\b/, $node->name . ': which tells both')
+		ok($text =~ /\b3\b/ && $text =~ /\b4\b/, $node->name . ': which names both')
 		  or diag($text);
 		is(sql($node, "SELECT zk_try_acquire('sem', 2)")->{sqlstate}, '55000', 'a try too');
 
@@ -500,13 +500,13 @@ sub wait_leases
 	my $waiter = waiting($a, "SELECT zk_acquire('sem/1', 1)", 'permit');
 	my $next = waiting($b, "SELECT zk_acquire('sem/1', 1)", 'permit');
 	value($a, "SELECT pg_cancel_backend($waiter->{pid})");
-	is($waiter->result->{sqlstate}, '57014', 'cancelled while it waits for a permit');
+	is($waiter->result->{sqlstate}, '57014', 'canceled while it waits for a permit');
 	$waiter->run('ROLLBACK');
 	ok(!$next->done, 'the next waits on');
 	$foreign->delete($_) for values %theirs;
 	got($next, 'and has the permit in the end');
 	is_over($next);
-	$waiter->run_ok("SELECT zk_acquire('sem/1', 1)", 'so has who was cancelled');
+	$waiter->run_ok("SELECT zk_acquire('sem/1', 1)", 'so has who was canceled');
 	$waiter->quit;
 
 	# data of somebody else's does not matter
@@ -548,7 +548,7 @@ sub wait_leases
 	}
 	ok(!$_->done, 'they still wait') for @waiting;
 	is_over($_) for @held;
-	poll_until(sub { $waiting[1]->done || $waiting[2]->done }, 'a permit to be had');
+	poll_until(sub { $waiting[1]->done || $waiting[2]->done }, 'a permit to be available');
 	my ($first, $second) = $waiting[1]->done ? @waiting[ 1, 2 ] : @waiting[ 2, 1 ];
 	got($first, 'one has the permit');
 	ok(!$second->done, 'and not the other');
@@ -558,7 +558,7 @@ sub wait_leases
 	# holders
 	my $result = $waiting[0]->result;
 	my $told = $result->{sqlstate} // 'granted';
-	like($told, qr/^(?:granted|40001)$/, 'a lock is told to be ours, though our place in the queue has gone, or lost at once')
+	like($told, qr/^(?:granted|40001)$/, 'a lock is reported as ours, though our place in the queue has gone, or lost at once')
 	  or diag($result->{message});
 
 	# if its worker had heard of that ahead of its backend, it has another place
@@ -812,7 +812,7 @@ for my $node ($a, $b)
 	$lost[3]->run_ok('CREATE TABLE lost ()');
 	is_over($_) for @waiting;
 	$_->quit for @lost;
-	is(try($a, 'lost/s', ", '1 min'") . try($a, 'lost/r', ", '1 min'"), 'tt', 'it may be had again');
+	is(try($a, 'lost/s', ", '1 min'") . try($a, 'lost/r', ", '1 min'"), 'tt', 'it is available again');
 }
 
 # who waits in a session that ends queues again in the next

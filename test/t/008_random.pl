@@ -294,7 +294,7 @@ sub acquire_op
 		}
 		elsif ($state eq '57014')
 		{
-			wrong($s, "$sql is cancelled") unless $s->{cancel};
+			wrong($s, "$sql is canceled") unless $s->{cancel};
 			if ($session)
 			{
 				# it may have got it a moment before

@@ -303,7 +303,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	# a holder of this instance
 	my $holder = busy_holder($a, 'r');
 	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 1, 'a holder of this instance, once');
-	is_cancelled($holder, 'it is cancelled');
+	is_cancelled($holder, 'it is canceled');
 
 	# one that does nothing has nothing to cancel, and is not asked twice
 	$holder->run("BEGIN; SELECT zk_lock('r')");
@@ -421,7 +421,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	$_->wait_waiting(2) for @askers;
 	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $_->pid . ')') for @askers[ 0 .. 18 ];
 	is(join(' ', map { $_->result->{sqlstate} } @askers[ 0 .. 18 ]),
-		join(' ', ('57014') x 19), 'cancelled, all but one');
+		join(' ', ('57014') x 19), 'canceled, all but one');
 	my @others = map { asker($a, "SELECT count(*) FROM zk_queue('nobody $_')") } (1 .. 15);
 	$zk->resume;
 	is($askers[19]->result->{out}, 20, 'which has its answer');
@@ -517,7 +517,7 @@ SQL
 		'an autovacuum worker to hold a lock');
 	$result = sql($d, "SET SESSION AUTHORIZATION canceller; SELECT zk_cancel_holders('auto')");
 	is($result->{out}, 0, 'a process without a role is not canceled for a member of pg_signal_backend');
-	is($result->{warnings}[0]{message}, 'permission denied to cancel query', '... who is told');
+	is($result->{warnings}[0]{message}, 'permission denied to cancel query', '... who gets a warning');
 	is($result->{warnings}[0]{sqlstate}, '42501', '... by a warning');
 	my $log = -s $d->logfile;
 	is(sql($a, "SELECT zk_cancel_holders('auto')")->{out}, 1, 'nor from another instance');
@@ -588,7 +588,7 @@ comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 	run_forever($a, $holder);
 	is(sql($b, "SELECT zk_cancel_holders('permits asked for')")->{out}, 1,
 		'who has a permit in another instance is asked');
-	is_cancelled($holder, '... and cancelled');
+	is_cancelled($holder, '... and canceled');
 	is( (queue($a, 'permits asked for', 'count(*)'))[0], 0, '... which gives the permit back');
 	$holder->quit;
 }

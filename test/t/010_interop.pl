@@ -359,24 +359,24 @@ subtest 'a lock directory that is collected when idle' => sub {
 };
 
 subtest 'what they say of us, and we of them' => sub {
-	my $dir = lock_dir('told');
+	my $dir = lock_dir('notified');
 	my $mutex = $client{curator}->make('InterProcessMutex', $dir);
 	my $leader = $client{curator}->make('LeaderSelector', $dir);
 	my $kazoo = $client{kazoo}->make('CommonLock', $dir);
 	my $reader = $client{kazoo}->make('CommonReadLock', $dir);
 
-	$a1->run_ok("BEGIN; SELECT zk_lock('told')");
-	my ($ours) = in_dir($dir, contenders($zk, 'told'));
+	$a1->run_ok("BEGIN; SELECT zk_lock('notified')");
+	my ($ours) = in_dir($dir, contenders($zk, 'notified'));
 	my $told = $observer->get($ours)->{data};
 	is_deeply([ $mutex->participants ], [$ours], 'Curator lists our contender');
 	is_deeply([ $leader->participants ], [$told], 'and its data');
 	is_deeply([ $kazoo->participants ], [$told], 'so does kazoo');
 	$leader->start;
-	wait_contenders($zk, 'told', 2);
+	wait_contenders($zk, 'notified', 2);
 	$reader->begin('acquire');
-	my @queue = in_dir($dir, wait_contenders($zk, 'told', 3));
+	my @queue = in_dir($dir, wait_contenders($zk, 'notified', 3));
 	is( $b1->run('SELECT position, path, mode, owner, session_id'
-			  . " FROM zk_queue('told')")->{out},
+			  . " FROM zk_queue('notified')")->{out},
 		join("\n",
 			map({ sprintf('%d|%s|%s|%s|0x%x', @$_) }
 				[ 1, $queue[0], 'exclusive', $told, session_number($a) ],
@@ -389,7 +389,7 @@ subtest 'what they say of us, and we of them' => sub {
 	ok($reader->end, 'and read');
 	$reader->release;
 	$leader->close;
-	wait_no_contenders($zk, 'told');
+	wait_no_contenders($zk, 'notified');
 
 	# a semaphore: first who has a permit, then who waits
 	my @permits = map {
@@ -596,7 +596,7 @@ subtest 'a reader of kazoo between two writers' => sub {
 			$zk->wait_watched($later, $session);
 			ok(!$_->done, "$kind: both wait") for ($reader, $b1);
 			$b->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $b1->pid . ')');
-			is($b1->result->{sqlstate}, '57014', "$kind: the later writer is cancelled");
+			is($b1->result->{sqlstate}, '57014', "$kind: the later writer is canceled");
 			ok($reader->end, "$kind: and it has the lock");
 			$reader->release;
 			$b1->run_ok('ROLLBACK');
@@ -743,7 +743,7 @@ subtest 'revocation' => sub {
 	my ($ours) = in_dir($dir, wait_contenders($zk, 'revoke', 2));
 	$zk->wait_watched($ours, $mutex->session);
 	$client{curator}->revoke($ours);
-	is($a1->result->{sqlstate}, '57014', 'our holder is cancelled');
+	is($a1->result->{sqlstate}, '57014', 'our holder is canceled');
 	ok($mutex->end, 'and they have the lock');
 	is($a1->run('SELECT 1')->{sqlstate}, '25P02', 'our transaction is aborted');
 	$a1->run_ok('ROLLBACK');

@@ -89,7 +89,7 @@ value($a, 'CREATE TABLE t (i int)');
 	wait_no_contenders($zk, 'f');
 	is( value($a, 'SELECT taken, handed_off, waited, timed_out, failed, lost FROM zk_stat'),
 		'2|0|1|0|0|1',
-		'the counters tell all that');
+		'the counters show all that');
 	$_->quit for ($first, $second);
 }
 
@@ -111,7 +111,7 @@ value($a, 'CREATE TABLE t (i int)');
 	my $later = holder($a, 'g');
 	$later->send("SELECT zk_fence('g')");
 	$later->wait_waiting(1);
-	ok(!$later->done, 'a later holder waits for who may commit yet');
+	ok(!$later->done, 'a later holder waits for one that may still commit');
 	$remote->run_ok('COMMIT', 'who does');
 	my $new = $later->result->{out};
 	cmp_ok($new, '>', $old, 'then it fences');

@@ -433,7 +433,7 @@ for my $query ('SELECT pg_advisory_unlock_all()', 'SELECT zk_unlock_all()')
 	else
 	{
 		is(holds('y'), "$pid|session", "session: $query does not give it back");
-		is(try_b('y'), 'f', '... the other instance waits in vain');
+		is(try_b('y'), 'f', '... the other instance does not get it');
 		$at_a->run("SELECT pg_terminate_backend($pid)");
 		is_free('y', '... until the server connection ends');
 	}
@@ -448,7 +448,7 @@ $bouncer->admin("SET server_reset_query = 'DISCARD ALL'");
 {
 	my $client = client('transaction');
 	my $pid = run_pid($client, "SELECT zk_lock('z', session => true)");
-	is(holds('z'), "$pid|session", 'transaction: zk_locks tells which server connection holds the lock');
+	is(holds('z'), "$pid|session", 'transaction: zk_locks shows the server connection that holds the lock');
 
 	# served by the other server connection, its owner is not the holder
 	my $other = occupant('transaction', $pid);

@@ -153,7 +153,7 @@ $s->wait_waiting(2);
 is(rows(), 1, 'past the lease a commit waits');
 my $waits = qr/process @{[$s->pid]} still waiting for ZooKeeper to confirm lock "x" ahead of its commit after \d+ ms\n.*DETAIL:  ZooKeeper has not /;
 $a->wait_for_log($waits, $log);
-pass('log_lock_waits tells of that, and why');
+pass('log_lock_waits logs that, and why');
 go_on();
 is($s->result->{sqlstate}, undef, 'until ZooKeeper answers');
 $a->wait_for_log(qr/ZooKeeper confirmed lock "x" for process @{[$s->pid]} after \d+ ms/, $log);
@@ -178,7 +178,7 @@ is(sql($a, 'NOTIFY channel')->{sqlstate}, undef, 'meanwhile others can use NOTIF
 value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 my $canceled = $s->result;
 is($canceled->{sqlstate}, '57014', 'the wait can be canceled');
-is($canceled->{context}, 'while waiting for ZooKeeper to confirm lock "x" ahead of the commit', 'and the error tells what it was');
+is($canceled->{context}, 'while waiting for ZooKeeper to confirm lock "x" ahead of the commit', 'and the error says what it was');
 go_on();
 $s->quit;
 $s = ZkSession->new($a);

@@ -63,7 +63,7 @@ $zk->wipe;
 $zk->start;
 ok(wait_connected($one), 'wiped data: connected again');
 is($holder->run('COMMIT')->{sqlstate}, '40001', '... in a new session: the lock is lost');
-is(sql($one, "SELECT zk_try_lock('wiped', '1 min')")->{out}, 't', '... and can be had again');
+is(sql($one, "SELECT zk_try_lock('wiped', '1 min')")->{out}, 't', '... and is available again');
 $holder->quit;
 
 $_->stop for ($one, $two);

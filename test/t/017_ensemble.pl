@@ -431,12 +431,12 @@ live_through(
 	is($_->result->{message}, undef, 'cut off from all: the other instance gets the lock')
 	  for @waiters;
 	$_->run_ok('COMMIT') for @waiters;
-	is(session_of($a), $session, 'cut off from all: nobody has told us');
+	is(session_of($a), $session, 'cut off from all: no notification has come');
 
 	$_->send('COMMIT') for ($cancelled, $late);
 	$_->wait_waiting(2) for ($cancelled, $late);
 	value($a, 'SELECT pg_cancel_backend(' . $cancelled->pid . ')');
-	is($cancelled->result->{sqlstate}, '57014', 'cut off from all: COMMIT can be cancelled');
+	is($cancelled->result->{sqlstate}, '57014', 'cut off from all: COMMIT can be canceled');
 	ok(!$late->done, 'cut off from all: else it waits');
 	$proxy->thaw;
 	error_is($late->result, $lock_lost, 'connected again: it fails');

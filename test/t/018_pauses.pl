@@ -178,7 +178,7 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 			detail => qr/./,
 			hint => qr/^Retry the transaction/
 		},
-		'instance goes on: a running statement is cancelled');
+		'instance goes on: a running statement is canceled');
 	$running->run('ROLLBACK');
 	sold_by('statement', $b, 'instance stopped, statement');
 	$_->quit for ($seller, $running, $other, $second);

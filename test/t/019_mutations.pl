@@ -133,7 +133,7 @@ $history{counters}{a}{l} = 0;
 finds('counter', 'a lost update');
 history();
 section('a1', 'w', 1, 2, 0, hold => { result => 'hangs' });
-finds('no answer', 'a client that waits for ever');
+finds('no answer', 'a client that waits forever');
 
 sub lost_connection
 {
@@ -288,12 +288,12 @@ finds('', "one of PostgreSQL's own");
 deadlock();
 @{ $history{holds}[2] }{qw(entered waited left sqlstate result)} = (undef, 7.9, 9, '40P01', 'failed');
 $history{holds}[2]{detail} = 'waits in ZooKeeper';
-finds('victim in vain', 'two victims of a deadlock');
+finds('needless victim', 'two victims of a deadlock');
 push @{ $history{faults} },
   { kind => 'stop-instance', begin => 5, end => 6, instances => ['a'] };
 finds('', 'while one of the instances stands still');
 $history{faults}[0]{instances} = ['c'];
-finds('victim in vain', 'but not while another one does');
+finds('needless victim', 'but not while another one does');
 
 # from 3 to 12.1
 sub deadlock_lasts
@@ -491,7 +491,7 @@ finds('', 'unless it had been asked before');
 is(scalar @{ Checker::check(\%history)->{holes} }, 1, 'checker: that is a hole');
 closed();
 $history{faults}[0]{end} = 4.9;
-finds('counter, overlap, same number', 'nor once the instance has heard of it');
+finds('counter, overlap, same number', 'nor once the instance has learned of it');
 paused('f');
 finds('counter, same number', 'with a fence it is a violation');
 

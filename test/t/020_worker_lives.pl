@@ -245,7 +245,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	wait_connected($a);
 	$a->wait_for_log(qr/ZooKeeper session \Q$session\E from before the crash has ended/, $offset);
 	file_is_right($a, 'an old session that had expired');
-	is(sql($a, "SELECT zk_try_lock('x')")->{out}, 't', 'locks can be had');
+	is(sql($a, "SELECT zk_try_lock('x')")->{out}, 't', 'locks are available');
 }
 
 #

@@ -197,7 +197,7 @@ sub is_clean
 	run_ok($s->{waits_locally}, 'COMMIT');
 	had($s->{'behind idle'}, 'and then the other instance');
 	kill 'INT', $s->{runs}->pid;
-	is(wait_ended($s->{runs}, 'the statement')->{sqlstate}, '57014', 'a statement can be cancelled');
+	is(wait_ended($s->{runs}, 'the statement')->{sqlstate}, '57014', 'a statement can be canceled');
 	run_ok($s->{runs}, 'ROLLBACK');
 	had($s->{'behind runs'}, 'and the other instance has its lock');
 	ok(!ended($s->{commits}) && !ended($s->{'behind commits'}),
@@ -232,7 +232,7 @@ sub is_clean
 	kill 'STOP', $pid;
 	stopping('fast');
 	is_terminated($s->{$_}, "fast: the client that $_") for qw(idle runs waits waits_locally);
-	had($s->{"behind $_"}, "the other cluster has the lock of who $_") for qw(idle runs);
+	had($s->{"behind $_"}, "the other cluster has the lock of the session that $_") for qw(idle runs);
 	poll_until(sub { contenders($zk, 'wait') == 1 }, 'who waits to leave the queue');
 	is(scalar(contenders($zk, 'commits')), 2, 'who commits, and cannot go on, has its lock');
 	ok(!ended($s->{'behind commits'}), 'and the other instance waits for it');
@@ -263,10 +263,10 @@ sub is_clean
 
 	$a->stop('immediate');
 	ok(-e $file, 'immediate: the session goes on');
-	ok(!ended($s->{"behind $_"}), "the other cluster waits for the lock of who $_") for qw(idle runs commits);
+	ok(!ended($s->{"behind $_"}), "the other cluster waits for the lock of the session that $_") for qw(idle runs commits);
 	is(scalar(contenders($zk, 'wait')), 2, 'who waited is in its queue');
 	$a->start;
-	had($s->{"behind $_"}, "started again: the other cluster has the lock of who $_") for qw(idle runs commits);
+	had($s->{"behind $_"}, "started again: the other cluster has the lock of the session that $_") for qw(idle runs commits);
 	poll_until(sub { contenders($zk, 'wait') == 1 }, 'who waits to leave the queue');
 	is(committed('immediate'), 'commits', 'the commit that had waited for its standby is there, no other');
 	run_ok($s->{foreign}, 'COMMIT');
@@ -369,7 +369,7 @@ sub is_clean
 		],
 		'>', \$out, '2>', \$err, init => sub { chdir $dir or die "could not chdir: $!" });
 	is($?, 0, 'pg_upgrade works') or diag($out, $err);
-	is($zk->last_change, $change, 'and ZooKeeper has not heard of it');
+	is($zk->last_change, $change, 'and ZooKeeper has not learned of it');
 	$new->start;
 	wait_connected($new);
 	is(value($new, 'SELECT count(*) FROM t'), 5, 'the data is there');

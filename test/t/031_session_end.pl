@@ -224,7 +224,7 @@ for my $i (0 .. 2)
 }
 $a->start;
 wait_connected($a);
-is(sql($a, "SELECT zk_lock('after')")->{sqlstate}, undef, 'and locks are to be had');
+is(sql($a, "SELECT zk_lock('after')")->{sqlstate}, undef, 'and locks are available');
 
 #
 # More new names than ZooKeeper removes of idle ones: a WARNING

@@ -289,7 +289,7 @@ sub is_stopped
 	in_db($a, $db, 'CREATE VIEW mine AS SELECT zk_gone()');
 	my $result = sql($a, 'ALTER EXTENSION zklock UPDATE', $db);
 	is($result->{sqlstate}, '2BP01', 'a view of a user stops an update');
-	like($result->{detail}, qr/^view mine depends on function zk_gone\(\)$/, 'which tells so');
+	like($result->{detail}, qr/^view mine depends on function zk_gone\(\)$/, 'which says so');
 	is(schema_of($db), $schema, 'and changes nothing');
 	in_db($a, $db, 'DROP VIEW mine');
 	return;
@@ -305,7 +305,7 @@ sub is_stopped
 	{
 		my $result = sql($a, "SELECT * FROM $call");
 		is($result->{sqlstate}, '55000', "$call: an older library");
-		is($result->{hint}, 'Restart the server.', 'tells what is missing');
+		is($result->{hint}, 'Restart the server.', 'says what is missing');
 	}
 }
 

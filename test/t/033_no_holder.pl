@@ -48,7 +48,7 @@ sub nothing_is_held
 		'0|0', "$name: nobody holds or wants anything");
 	ok( $a->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat'),
 		"$name: nothing stays taken")
-	  or die "the rest would wait for ever\n";
+	  or die "the rest would wait forever\n";
 	$foreign->unlock($foreign->lock(lock_dir($_))) for @locks;
 	return;
 }
@@ -176,7 +176,7 @@ for my $call (
 	poll_until(sub { $try->(); $zk->fourlw('wchp') =~ /^\Q$had\E$/m || !$foreign->exists($had) },
 		'the worker to look after what it owns');
 	$try->() for (1 .. 200);
-	is_deeply([ keys %answers ], ['f|f|f'], 'a neighbour tries again and again');
+	is_deeply([ keys %answers ], ['f|f|f'], 'a neighbor tries again and again');
 	ok($foreign->exists($had), 'and zk_lock_all keeps what it has got');
 	is((contenders($zk, 'all/y'))[1], $place, '... and its place in the other queue');
 	$foreign->unlock($ahead);
@@ -198,21 +198,21 @@ for my $way ('tries', 'waited, too, and is canceled')
 	my $neighbour = ZkSession->new($a);
 	if ($way eq 'tries')
 	{
-		is($neighbour->run("SELECT zk_try_lock('asked')")->{out}, 'f', 'a neighbour tries');
+		is($neighbour->run("SELECT zk_try_lock('asked')")->{out}, 'f', 'a neighbor tries');
 	}
 	else
 	{
 		$neighbour->send("SELECT zk_lock('asked')");
 		$neighbour->wait_waiting(1);
 		value($a, 'SELECT pg_cancel_backend(' . $neighbour->pid . ')');
-		is($neighbour->result->{sqlstate}, '57014', 'a neighbour is canceled');
+		is($neighbour->result->{sqlstate}, '57014', 'a neighbor is canceled');
 	}
 	ok(end_session($a, $foreign), 'the session ends');
 	ok( eval { poll_until(sub {
 			my @queue = contenders($zk, 'asked');
 			return @queue == 2 && $ahead =~ /\Q$queue[0]\E$/;
 		}, 'a new place') },
-		"a neighbour $way: the writer queues again") or diag($@);
+		"a neighbor $way: the writer queues again") or diag($@);
 	$reader->run('ROLLBACK');
 	$foreign->unlock($ahead);
 	is($writer->result->{sqlstate}, undef, '... and has the lock');
@@ -245,7 +245,7 @@ for my $shared ('true', 'false')
 	  for ("zk_lock('$lock', '0', shared => $other)", "zk_lock_all('{$lock}', '0', shared => $other)");
 	is(value($a, 'SELECT slot_users FROM zk_stat'), 0, 'nobody wants it any more');
 	$foreign->set_acl($dir, 'open');
-	is($s->run("SELECT zk_try_lock('$lock', '1 min', shared => $other)")->{out}, 't', 'in the end it is to be had');
+	is($s->run("SELECT zk_try_lock('$lock', '1 min', shared => $other)")->{out}, 't', 'in the end it is available');
 	$s->quit;
 	wait_no_contenders($zk, $lock);
 }
@@ -282,18 +282,18 @@ for my $shared ('true', 'false')
 	my @s = map { ZkSession->new($b) } (1 .. 3);
 	my $offset = -s $b->logfile;
 
-	$s[0]->run_ok("BEGIN; SELECT zk_lock('told', shared => true)");
+	$s[0]->run_ok("BEGIN; SELECT zk_lock('notified', shared => true)");
 	$proxy->delay(1000, 'b-0');
-	$s[1]->send("SELECT zk_lock('told')");
-	$b->wait_for_log(qr/contender "\S+told\S+" is watching/, $offset);
+	$s[1]->send("SELECT zk_lock('notified')");
+	$b->wait_for_log(qr/contender "\S+notified\S+" is watching/, $offset);
 	$b->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s[1]->pid . ')');
 	is($s[1]->result->{sqlstate}, '57014', 'a writer that waits is canceled');
-	is($s[2]->run("SELECT zk_try_lock('told', shared => true)")->{out},
+	is($s[2]->run("SELECT zk_try_lock('notified', shared => true)")->{out},
 		't', 'a reader that tries need not wait behind it');
 	$s[0]->run_ok('COMMIT');
 	$_->quit for @s;
 	$proxy->delay(0, 'b-0');
-	wait_no_contenders($zk, 'told');
+	wait_no_contenders($zk, 'notified');
 	$b->stop('fast');
 }
 

@@ -112,7 +112,7 @@ sub has_stopped
 	has_ended($s{terminated}, 'a session that is terminated');
 	has_ended($s{idle}, 'the same in a transaction');
 	has_ended($s{commits}, 'the same in a COMMIT that waits');
-	is($s{commits}->result->{sqlstate}, '57P01', '... whose client is told');
+	is($s{commits}->result->{sqlstate}, '57P01', '... whose client gets the error');
 	is(temp_tables(), 1, 'their temporary tables have gone');
 	is(value($a, q{SELECT string_agg(name, ' ') FROM zk_locks}), 'lost', 'and so have their locks');
 

@@ -94,7 +94,7 @@ for my $case (
 			"servers \"$value\": a lock call fails");
 	}
 	like(last_error($a), qr/^down\|\|invalid value for parameter "zklock.servers": "\Q$value\E": /,
-		'... and zk_sessions tells');
+		'... and zk_sessions shows it');
 }
 like(slurp_file($a->logfile), qr/WARNING:  invalid value for parameter "zklock.servers": "127.0.0.1"/,
 	'the log has it');
@@ -336,7 +336,7 @@ sub apply
 	apply($a, 'zklock.auth' => 'user:new');
 	is(session_of($a), $session, 'other credentials: the session goes on');
 	$gone->('kept', 'a retained lock is given up');
-	is(sql($a, "SELECT zk_try_lock('young', '1 min')")->{out}, 't', 'new locks can be had');
+	is(sql($a, "SELECT zk_try_lock('young', '1 min')")->{out}, 't', 'new locks are available');
 
 	# and the worker after that one knows them, too
 	next_worker($a);
@@ -344,7 +344,7 @@ sub apply
 	$held{$_}->run_ok('COMMIT') for qw(tx shared sem);
 	is($held{sess}->run_ok("SELECT zk_unlock('sess')"), 't', 'a lock of the session is released');
 	$gone->($_, "nothing is left of $_") for qw(tx sess shared sem/leases sem/locks);
-	is(sql($b, "SELECT zk_try_lock('$_', '1 min')")->{out}, 't', "$_ can be had elsewhere")
+	is(sql($b, "SELECT zk_try_lock('$_', '1 min')")->{out}, 't', "$_ is available elsewhere")
 	  for qw(tx sess shared);
 
 	$other->run_ok('COMMIT');

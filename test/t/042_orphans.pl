@@ -79,9 +79,9 @@ for my $case (
 	$foreign->create("$dir/leases", makepath => 1) if $below;
 	my @nodes = orphans("$dir$below", $kind);
 	my $session = ZkSession->new($a);
-	$session->run_ok("SELECT $call, pg_advisory_unlock_all()", "$what: not for ever behind an orphan");
+	$session->run_ok("SELECT $call, pg_advisory_unlock_all()", "$what: not forever behind an orphan");
 	is(scalar(grep { $foreign->exists($_) } @nodes), 0, "$what: it has been deleted");
-	is(told(), $orphans, "$what: and the log tells");
+	is(told(), $orphans, "$what: and the log says so");
 	$session->quit;
 }
 
@@ -97,7 +97,7 @@ for my $case (
 	is(scalar(grep { $foreign->exists($_) } @nodes), scalar(@nodes), 'an orphan that is not right ahead stays');
 	$foreign->unlock($theirs);
 	is($session->result->{message}, undef, 'when it is, it goes');
-	is(told(), $orphans, 'the log tells');
+	is(told(), $orphans, 'the log says so');
 	$session->quit;
 }
 

@@ -193,7 +193,7 @@ my $refused = sql($a, q{SELECT zk_lock('s41')});
 is($refused->{sqlstate}, '53200', 'more than four sessions have no room for');
 my $bound = $per_session * $bytes;
 like($refused->{detail}, qr/take @{[ 4 * $bound ]} bytes; each of its 4 sessions may have $bound bytes/,
-	'that is told');
+	'that is logged');
 
 #
 # Those that are taken together go into one session
@@ -291,7 +291,7 @@ is_deeply([ sessions() ], \@ids, 'in their sessions');
 $_->quit for @keepers;
 are_gone('all of them end', @ids);
 wait_rows(1);
-is(sql($a, q{SELECT zk_lock('e01')})->{sqlstate}, undef, 'locks are to be had there');
+is(sql($a, q{SELECT zk_lock('e01')})->{sqlstate}, undef, 'locks are available there');
 $a->adjust_conf('postgresql.conf', 'zklock.servers', "'" . $zk->connstr . "'");
 $a->reload;
 sql($a, q{SELECT zk_lock('back')});

@@ -524,7 +524,7 @@ for my $youngest ('two', 'three')
 	$s->closes(two => lock($x));
 	my $failed = $s->ends(among => [$youngest], loose => 1);
 	like($_->{detail}, qr/ a permit of semaphore "$p" in ZooKeeper; blocked by process \d+ of instance \w+, process /,
-		'the error tells of all permits') for values %$failed;
+		'the error names all permits') for values %$failed;
 }
 {
 	my $s = scene('a semaphore, all permits in one instance', one => $a, two => $a, three => $b);

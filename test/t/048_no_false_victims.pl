@@ -84,7 +84,7 @@ sub explains
 {
 	my ($victim, $want, $name, %permits) = @_;
 	my $why = Cycles->new(\@records, permits => \%permits)->explain($victim);
-	my $is = $why ? join(' ', sort map { s/ //r } @{ $why->{members} }) . ($why->{vain} ? ' in vain' : '')
+	my $is = $why ? join(' ', sort map { s/ //r } @{ $why->{members} }) . ($why->{vain} ? ' needless' : '')
 	  : 'nothing';
 
 	is($is, $want, "records: $name");
@@ -132,7 +132,7 @@ explains(victim('c1', 'x', 'x', 5.2, 8), 'nothing', 'edges of different times');
 # one cycle, two victims
 half()->{entered} = undef;
 @{ $records[-1] }{qw(left sqlstate)} = (7.9, '40P01');
-explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1 in vain', 'a second victim of one deadlock');
+explains(victim('b1', 'x', 'x', 3, 8), 'a1 b1 needless', 'a second victim of one deadlock');
 half()->{entered} = undef;
 @{ $records[-1] }{qw(left sqlstate)} = (2.9, '40P01');
 call('a1', 'y', 'x', 2.95, 8.05, 9.1);
@@ -153,11 +153,11 @@ sub two_victims
 explains(two_victims({ left => 8 }, {}), 'a1 b1', 'two victims at the same time');
 explains(two_victims({ act => 2 }, { act => 1 }), 'a1 b1', 'the first one hears of it later');
 explains(two_victims({ left => 8.05, act => 1 }, { act => 2 }),
-	'a1 b1 in vain', 'the second one hears of it earlier');
+	'a1 b1 needless', 'the second one learns of it earlier');
 explains(two_victims({ failed => 12 }, { failed => 11, act => 1 }),
 	'a1 b1', 'one that another detector has chosen later');
 explains(two_victims({ left => 8.05, failed => 11 }, { failed => 12, act => 1 }),
-	'a1 b1 in vain', 'one that another detector has chosen earlier');
+	'a1 b1 needless', 'one that another detector has chosen earlier');
 explains(two_victims({ failed => 11, act => 2 }, { failed => 12, act => 1 }),
 	'a1 b1', 'the acts tell more than the times');
 
@@ -635,7 +635,7 @@ sub report
 	my @errors = map { "$_ $run{errors}{$_}" } sort keys %{ $run{errors} };
 
 	diag sprintf('%s: %d transactions in %.1f s (%.0f/s), %d commits, %d calls (%s); errors: %s; '
-		  . '%d cancels, %d restarts of workers; %d of the notes seen told of waits; '
+		  . '%d cancels, %d restarts of workers; %d of the notes seen had waits; '
 		  . '%d changes among the probes; longest time without a commit apart from those: %s',
 		$what, $run{ended}, $run{took}, $run{ended} / $run{took}, scalar @{ $run{commits} } - 1,
 		scalar @{ $run{records} }, join(', ', map { "$_ $run{calls}{$_}" } sort keys %{ $run{calls} }),
@@ -886,7 +886,7 @@ if ($check && $parts{3})
 		run_part(0, $transactions);
 		$vain = @{ judge()->{vain} };
 	}
-	cmp_ok($vain, '>', 0, 'second victims: some are in vain');
+	cmp_ok($vain, '>', 0, 'second victims: some end without effect');
 	mutate('none');
 	nothing_is_left('second victims');
 }

@@ -276,7 +276,7 @@ kill 'CONT', $first->pid, $second->pid;
 error_is(
 	$first->result,
 	{ sqlstate => '40P01', message => 'deadlock detected', hint => $hint },
-	'what is not known any more is not told');
+	'what is not known any more is not shown');
 is($second->result->{sqlstate}, '40P01', 'the other one has the latest');
 $_->quit for ($first, $second);
 $foreign->unlock($_) for ($first_node, $second_node);

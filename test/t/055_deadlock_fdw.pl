@@ -446,7 +446,7 @@ poll_until(sub { !named() }, 'nobody to be named any more');
 	for my $i (0 .. 1)
 	{
 		$p->send(zk_lock('n1'));
-		poll_until(sub { ($waits[$i]) = grep { $_ ne $name } named($p) }, 'the wait of p to be told');
+		poll_until(sub { ($waits[$i]) = grep { $_ ne $name } named($p) }, 'the wait of p to be published');
 		$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
 		is($p->result->{sqlstate}, '57014', 'p waits no more');
 		$p->run_ok('ROLLBACK TO s');

@@ -74,7 +74,7 @@ $foreign->create('/zklock/%clusters/a', makepath => 1);
 # who holds x waits for f
 $x->send("SELECT zk_lock('f')");
 $x->wait_waiting(2);
-poll_until(sub { queues($b, 'waits_for', "name = 'x y'")->[0] ne '' }, 'the wait to be told');
+poll_until(sub { queues($b, 'waits_for', "name = 'x y'")->[0] ne '' }, 'the wait to be published');
 
 my $expected = [
 	'%25 ä|exclusive|1|b|0|',
@@ -93,8 +93,8 @@ is_deeply(
 	[ '|||', 'a|' . $a->port . '|' . $x->pid . '|t' ],
 	'and where the holder runs, and its session');
 like(queues($b, 'holder', "name = 'x y'")->[0], qr/^postgresql host=\S+ port=\d+ cluster=a pid=\d+$/,
-	'and what it tells of itself, without what workers tell each other');
-is(queues($b, 'holder', "name = 'f'")->[0], 'foreign contender', 'other clients likewise');
+	'and what it says of itself, without what workers publish');
+is(queues($b, 'holder', "name = 'f'")->[0], 'foreign contender', 'and of other clients');
 is($b->safe_psql('postgres',
 		'SELECT bool_and(queued_at <= seen AND seen <= clock_timestamp() AND seen >= now()),'
 		  . " bool_and((longest_wait >= '0') = (waiters > 0)) FROM zk_fleet_locks()"),
@@ -125,7 +125,7 @@ $foreign->add_auth('digest', 'them:secret');
 $foreign->create('/zklock/theirs', makepath => 1);
 $foreign->set_acl('/zklock/theirs', 'creator');
 is_deeply(queues($b, 'name, mode, holders, holder, waiters, longest_wait', "name = 'theirs'"),
-	['theirs|||||'], 'of what may not be listed it tells only that it is there');
+	['theirs|||||'], 'of what may not be listed it shows only that it is there');
 
 #
 # The queue moves while it is read
@@ -155,7 +155,7 @@ is_deeply(queues($b, 'name, mode, holders, holder, waiters, longest_wait', "name
 		$again = listed() > $lists && $waiters == $#queue;
 		$session->quit;
 	}
-	ok($again, 'an owner that has gone is not told of: the queue is listed again');
+	ok($again, 'an owner that has gone is not shown: the queue is listed again');
 	$foreign->unlock($_) for @queue;
 }
 
@@ -184,7 +184,7 @@ $foreign->create("/zklock/many $_", makepath => 1) for (1 .. 2 * $at_a_time);
 	$session->send('SELECT count(*) FROM zk_fleet_locks()');
 	poll_until(sub { listed() > $lists + 10 }, 'the worker to list');
 	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
-	is($session->result->{sqlstate}, '57014', 'it can be cancelled');
+	is($session->result->{sqlstate}, '57014', 'it can be canceled');
 	$proxy->delay(0, 'a-0');
 	is(sql($a, "SELECT count(*) FROM zk_queue('f')")->{out}, 2, 'the worker answers others');
 	cmp_ok(listed(), '<', $lists + 2 * $at_a_time, 'and does not go on listing');

@@ -280,7 +280,7 @@ is(sql($c, "SELECT zk_try_lock('late')")->{out}, 'f', 'a COMMIT that waits for t
 
 	my $result = $late->result;
 	is($result->{warnings}[0]{sqlstate}, '57P01', 'a COMMIT that waits for the standby is left with a WARNING');
-	like($result->{warnings}[0]{detail} // '', qr/already committed locally/, '... that tells that it is done');
+	like($result->{warnings}[0]{detail} // '', qr/already committed locally/, '... that says that it is done');
 	is(sql($c, "SELECT zk_try_lock('late', '1 min')")->{out}, 't', '... and releases its lock');
 	$reader->quit;
 	$run->finish;

@@ -93,7 +93,7 @@ is_deeply([ sort keys %$metrics ], [ sort keys %described ], 'each metric is the
 cmp_ok(scalar keys %described, '>', 25, 'these are all');
 
 is(metric('zklock_sessions_connected'), 1, 'the session is connected');
-is(metric('zklock_sessions_timeout_seconds'), 20, 'its timeout is told');
+is(metric('zklock_sessions_timeout_seconds'), 20, 'its timeout is shown');
 cmp_ok(metric('zklock_worker_start_time_seconds'), '>', time - 3600, 'and when the worker began');
 
 my $taken = metric('zklock_stat_taken');

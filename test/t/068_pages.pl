@@ -123,7 +123,7 @@ $outcome{'doc/from-advisory-locks.md'} = sub {
 $outcome{'doc/from-redis.md'} = sub {
 	is(sql($a, "SELECT id FROM tickets WHERE buyer = 'anna'", 'shop')->{out}, 1, 'a ticket is sold');
 	my $holder = holder($b, 'rebuild', 'postgres');
-	is(sql($a, 'SELECT rebuild_index()', 'shop')->{out}, 'f', 'who comes too late returns at once');
+	is(sql($a, 'SELECT rebuild_index()', 'shop')->{out}, 'f', 'a call that comes too late returns at once');
 	$holder->quit;
 };
 
@@ -186,9 +186,9 @@ $outcome{'doc/upgrade.md'} = sub {
 	$other->run_ok("SELECT zk_lock('session', session => true)");
 	$fenced->run_ok("SELECT zk_fence('fenced')");
 	is(sql($a, "SET lock_timeout = '100ms'; DROP EXTENSION zklock", 'shop')->{sqlstate},
-		'55P03', 'DROP EXTENSION waits for who has called zk_fence');
+		'55P03', 'DROP EXTENSION waits for a transaction that has called zk_fence');
 	$fenced->run_ok('COMMIT');
-	is(sql($a, 'DROP EXTENSION zklock', 'shop')->{message}, undef, 'not for who holds a lock');
+	is(sql($a, 'DROP EXTENSION zklock', 'shop')->{message}, undef, 'not for one that holds a lock');
 
 	for my $lock (qw(transaction session))
 	{
@@ -207,7 +207,7 @@ $outcome{'doc/upgrade.md'} = sub {
 	$a->append_conf('postgresql.conf', "dynamic_library_path = '/nonexistent'");
 	is($a->start(fail_ok => 1), 0, 'without the file the server does not start');
 	like(slurp_file($a->logfile), qr/FATAL:  could not access file "zklock": No such file/,
-		'and tells why');
+		'and says why');
 	$a->append_conf('postgresql.conf', "shared_preload_libraries = ''");
 	$a->start;
 	is(sql($a, 'SHOW zklock.servers')->{out}, $zk->connstr, 'without preload it does');
@@ -316,7 +316,7 @@ for my $name (@names)
 		my ($alt, $file) = ($1, "$dir$2");
 
 		ok(-f "$top/$file", "$name: $file is there");
-		cmp_ok(length $alt, '>', 30, '... and is described for who cannot see it');
+		cmp_ok(length $alt, '>', 30, '... and is described for readers who cannot see it');
 		$pictures{ basename($file) } = 1;
 	}
 }
@@ -329,7 +329,7 @@ for my $file (glob("$top/doc/pictures/*"))
 	IPC::Run::run([ '/usr/bin/python3', '-c', 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])', $file ],
 		'>', \$out, '2>', \$err);
 	is($err, '', basename($file) . ' is well-formed');
-	like(slurp_file($file), qr/prefers-color-scheme: dark/, '... and has colours for the dark');
+	like(slurp_file($file), qr/prefers-color-scheme: dark/, '... and has colors for the dark');
 }
 
 # the example of test/README.md, as a test of its own

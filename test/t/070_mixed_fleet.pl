@@ -71,7 +71,7 @@ sub one_queue
 			map { $nodes[$_]->port . ' cluster=' . $nodes[$_]->name . ' pid=' . $sessions[$_]->pid }
 			  (0 .. $#nodes)
 		],
-		"$title: the queue tells who they are");
+		"$title: the queue shows whose they are");
 	like($queues[0], qr/\|\Q$_\E\|\d+\.\d+$/m, "$title: and of which session")
 	  for map { session_of($_) } @nodes;
 	is($queues[$_], $queues[0], "$title: " . $nodes[$_]->name . ' reads the same')
@@ -239,7 +239,7 @@ sub stop_work
 	my ($node, $title, @sessions) = @_;
 
 	value($node, 'INSERT INTO stop VALUES (true)', 'work');
-	is($_->result->{message}, undef, "$title: " . $node->name . ' has worked until it was told')
+	is($_->result->{message}, undef, "$title: " . $node->name . ' has worked until it was to end')
 	  for @sessions;
 	$_->quit for @sessions;
 	return;

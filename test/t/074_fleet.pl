@@ -86,7 +86,7 @@ chomp $host;
 is_deeply(
 	fleet($a, 'cluster_name, host, port, standby, version, server_version, node_format, session_timeout'),
 	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:06' } ($a, $b, $c) ],
-	'what each tells');
+	'what each shows');
 is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM pg_control_system()))'
 		  . ' AND bool_and(started_at BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_fleet()'),
 	't', 'of which server, since when');
@@ -138,7 +138,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 		'two of one name, one with another format');
 	$b->wait_for_log(qr/WARNING:  the servers that share "\/zklock" in ZooKeeper do not fit together\n.*DETAIL:  Instance "a" on \Q$host\E, port \d+: another instance has this cluster_name[.,].*\n\tInstance "a"/, $offset);
 	misfits($b) for (1 .. 3);
-	is(told($b, $offset), 'do not fit together', 'the log tells it once');
+	is(told($b, $offset), 'do not fit together', 'the log has it once');
 
 	my $before = -s $a->logfile;
 	misfits($a) for (1 .. 3);
@@ -155,7 +155,7 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	wait_connected($b);
 	comes_to(sub { misfits($b) }, [ 'a|', 'b|', 'c|' ], 'with a name of its own it fits');
 	misfits($a);
-	is(told($a, $before), 'do not fit together fit together again', 'and the log tells that it fits again');
+	is(told($a, $before), 'do not fit together fit together again', 'and the log says that it fits again');
 }
 
 {
@@ -288,7 +288,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	wait_connected($_) for ($a, $b, $c);
 	comes_to(sub { misfits($a) }, [ 'a|', 'b|', 'c|' ], 'a wrong identity harms nobody');
 	is(value($a, 'SELECT fleet IS NULL FROM zk_sessions'), 't', 'there is none then');
-	is(value($a, "SELECT zk_try_lock('x')"), 't', 'locks can be had');
+	is(value($a, "SELECT zk_try_lock('x')"), 't', 'locks are available');
 	$client->set($room, "zklock fleet=$identity");
 }
 
@@ -367,7 +367,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 		$node->wait_for_log(qr/LOG:  could not publish this server in "\/zklock\/%clusters": not authenticated\n.*DETAIL:  Servers with other credentials have made it\. /, $offset);
 		is(identity($node), $fleet, $node->name . ', which has other credentials, may read the identity');
 	}
-	is_deeply(fleet($b, 'cluster_name'), ['b'], '... but is not in the list, as its log tells');
+	is_deeply(fleet($b, 'cluster_name'), ['b'], '... but is not in the list, as its log says');
 
 	# a new room is like that from its beginning
 	$b->stop;
@@ -455,7 +455,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$c->wait_for_log(qr/LOG:  could not publish this server in "\/zklock\/%clusters": not authenticated/, $offset);
 	is(value($c, "SELECT zk_try_lock('x') FROM zk_sessions WHERE fleet IS NULL"), 't',
 		'who may not join has locks, and no identity');
-	is(sql($c, 'SELECT * FROM zk_fleet()')->{sqlstate}, '42501', 'and is told why it sees nobody');
+	is(sql($c, 'SELECT * FROM zk_fleet()')->{sqlstate}, '42501', 'and the error says why it sees nobody');
 }
 
 # A root that an instance has made with its credentials changes with them, so that

@@ -148,7 +148,7 @@ for my $node ($a, $b, $bank)
 	$reconnect->();
 	ok(wait_last_error($a, $refused), 'a wrong password is refused');
 	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection without it');
-	like(slurp_file($a->logfile), qr/LOG:  (?:00000: )?ZooKeeper refused the credentials of "zklock\.sasl_user"/, '... and the log tells');
+	like(slurp_file($a->logfile), qr/LOG:  (?:00000: )?ZooKeeper refused the credentials of "zklock\.sasl_user"/, '... and the log says so');
 	put_password(shop => 'open sesame');
 	ok(wait_connected($a), '... until it is right');
 	is(session_of($a), $session, '... in the same session');
@@ -215,7 +215,7 @@ for my $node ($a, $b, $bank)
 	put_password(several => 'wrong');
 	my $error = sql($several, "SELECT zk_lock('m2')");
 	is($error->{sqlstate}, '57P03', 'a further session is refused');
-	like($error->{detail}, qr/ZooKeeper refused the credentials of "zklock\.sasl_user"$/, '... which the error tells');
+	like($error->{detail}, qr/ZooKeeper refused the credentials of "zklock\.sasl_user"$/, '... which the error says');
 	is((split /\n/, session_of($several))[0], $session, '... and the first goes on');
 	put_password(several => 'open sesame');
 	push @holders, map { holder($several, $_) } qw(m2 m3);
@@ -279,7 +279,7 @@ for my $node ($a, $b, $bank)
 	$plain->start;
 	edit_settings($a, $servers => $plain->connstr);
 	$a->reload;
-	ok(wait_last_error($a, qr/^no SASL from the server: it has no JAAS configuration, /), 'a server that does not offer SASL is told of');
+	ok(wait_last_error($a, qr/^no SASL from the server: it has no JAAS configuration, /), 'a server that does not offer SASL is reported');
 	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection without it');
 	$a->stop('fast');
 	$a->start;

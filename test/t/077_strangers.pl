@@ -233,7 +233,7 @@ sub waits_for
 	my $theirs = $stranger->enqueue(lock_dir($held));
 
 	$session->send("SELECT zk_lock('$wanted')");
-	poll_until(sub { owner_data(lock_dir($held)) =~ / waits=/ }, 'a wait to be told');
+	poll_until(sub { owner_data(lock_dir($held)) =~ / waits=/ }, 'a wait to be published');
 	return { session => $session, node => $node, held => $held, theirs => $theirs };
 }
 

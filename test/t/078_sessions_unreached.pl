@@ -57,7 +57,7 @@ for my $call (sort keys %calls)
 	my $result = $calls{$call}->result;
 
 	is($result->{sqlstate}, '57P03', "there is no session for $call");
-	like($result->{detail}, qr/^There was no session with "[^"]+" for 4000 ms: /, '... which tells why');
+	like($result->{detail}, qr/^There was no session with "[^"]+" for 4000 ms: /, '... which says why');
 	$calls{$call}->quit;
 }
 
@@ -69,7 +69,7 @@ sub comes_to_first
 	$full->run_ok('COMMIT', 'the holder in the first session commits');
 	poll_until(sub { sql($a, "SET statement_timeout = '30s'; SELECT zk_try_lock('$lock')")->{out} =~ /t$/ },
 		"lock $lock, which was wanted in another session");
-	pass('what was wanted in another session is to be had in the first');
+	pass('what was wanted in another session is available in the first');
 	is(first(), $first, 'that and its worker are the same all the time');
 	return;
 }

@@ -100,7 +100,7 @@ $holder->wait_waiting(2);
 $a->safe_psql('postgres', 'INSERT INTO stop DEFAULT VALUES');
 is($other->result->{message}, undef, 'another session takes locks meanwhile');
 my @zxids = zxids_of_notes();
-is(scalar @zxids, $edges, 'each note tells of the wait');
+is(scalar @zxids, $edges, 'each note has the wait');
 cmp_ok(value($a, sprintf 'SELECT count(*) FROM granted WHERE token BETWEEN %d AND %d', min(@zxids), max(@zxids)),
 	'>', 0, '... and gets some between the first note and the last');
 diag(sprintf '%d edges: %.2f s of CPU, %.2f ms an edge; the longest call of another session: %.0f ms',

@@ -153,7 +153,7 @@ $stranger->delete_all(\@large);
 	is($warning->{sqlstate}, '54000', '... with a warning');
 	is($warning->{message}, 'not all znodes in "/zklock/%clusters" are shown', '... of which');
 	is($warning->{detail}, '1000 are shown, 201 more are not.', '... and how many');
-	ok($a->log_contains(qr/\n\t201 znodes have not been read\./, $offset), 'the log tells it as well');
+	ok($a->log_contains(qr/\n\t201 znodes have not been read\./, $offset), 'the log has it as well');
 	is(sql($a, 'SELECT count(*) FROM zk_fleet()')->{warnings}[0]{sqlstate}, '54000', 'so it is each time');
 	$stranger->delete_all(\@named);
 	is(sql($a, 'SELECT count(*) FROM zk_fleet()')->{out}, 1, 'when they have gone, all is shown');
@@ -306,7 +306,7 @@ for my $database (qw(postgres japan))
 	my $result = $session->result;
 	is($result->{sqlstate}, '40P01', "a session in $database fails");
 	like($result->{detail}, qr/of instance (?:\xe6\x97\xa5|\\xe6\\x97\\xa5|\xc6\xfc)\\x0aFORGED\\x1b\[31m\\xff\\x00\\xe2\\x80\\xae waits for/,
-		'... and is told of the instance in printing characters');
+		'... and the instance is named in printing characters');
 	$session->quit;
 	$stranger->delete($_) for ($wanted, $held);
 	for (eval { $stranger->ls('/zklock/%waits') }) { eval { $stranger->delete("/zklock/%waits/$_") } if /^answer-/; }
@@ -317,7 +317,7 @@ all_printing('zk_deadlocks', 'SELECT * FROM zk_deadlocks');
 {
 	my $log = substr(slurp_file($a->logfile), $log_offset);
 
-	like($log, qr/FORGED/, 'the log tells of them');
+	like($log, qr/FORGED/, 'the log has them');
 	unlike($log, qr/[\x00-\x08\x0b-\x1f\x7f]/, '... without a control character');
 	unlike($log, qr/^\t?FORGED/m, '... in lines of its own');
 }

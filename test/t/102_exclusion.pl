@@ -50,7 +50,7 @@ $there->{gone} = 1;
 my $log = -s $a->logfile;
 $a->safe_psql('postgres', step('alone'));
 $a->wait_for_log(qr/LOG:  locks exclude sessions of this server only, because "zklock\.exclusion" is "instance"/, $log);
-like(slurp_file($a->logfile, $log), qr/LOG:  parameter "zklock\.exclusion" changed to "instance"/, 'PostgreSQL tells of the change, too');
+like(slurp_file($a->logfile, $log), qr/LOG:  parameter "zklock\.exclusion" changed to "instance"/, 'PostgreSQL logs the change, too');
 $a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'instance' FROM zk_sessions});
 
 # who waits in ZooKeeper waits on, and keeps the heavyweight lock
@@ -65,7 +65,7 @@ $waiter->quit;
 #
 
 my $result = $alone->run(q{BEGIN; SELECT zk_lock('there')});
-is($result->{sqlstate}, undef, 'then the lock can be had');
+is($result->{sqlstate}, undef, 'then the lock is available');
 is($result->{warnings}[0]{message}, 'lock "there" excludes sessions of this server only', 'with a warning');
 is_deeply($alone->run(q{SELECT zk_lock('x', shared => true), zk_lock('s', session => true)})->{warnings}, [],
 	'which comes once in a session');

@@ -164,7 +164,7 @@ value($a, 'CREATE TABLE t (i int)');
 	is(renew($a, $token), 't', 'a claim survives the worker');
 	is(is_free($b, 'worker'), 'f', 'and so does its lock');
 	$user->run_ok('INSERT INTO t VALUES (3)');
-	$user->run_ok('COMMIT', 'and the commit of who uses it');
+	$user->run_ok('COMMIT', 'and the commit of the transaction that uses it');
 	$user->quit;
 	$a->reload;
 	is(renew($a, $token), 't', 'it survives a reload');

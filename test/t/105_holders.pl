@@ -71,7 +71,7 @@ my ($at_a, $at_b) = map { operator($_) } ($a, $b);
 
 	my $result = $at_a->run(q{SELECT zk_cancel_holders('s')});
 	is($result->{out}, 3, 'two holders here, and one contender');
-	is_deeply($result->{warnings}, [], 'which has heard of it');
+	is_deeply($result->{warnings}, [], 'which has learned of it');
 	is($_->result->{sqlstate}, '57014', 'a holder is canceled') for @holders;
 	like(slurp_file($a->logfile, $log_a),
 		qr/LOG:  role "operator" cancels the statements of the holders of lock "\/zklock\/s"\n.*DETAIL:  Statements canceled here: 2\.  Contenders of others asked: 1\./,
@@ -79,7 +79,7 @@ my ($at_a, $at_b) = map { operator($_) } ($a, $b);
 	like(slurp_file($b->logfile, $log_b),
 		qr/LOG:  another client requests revocation of lock "\/zklock\/s"\n.*DETAIL:  Holders whose statement has been canceled: 2\.  Holders left alone, since only superusers may cancel them: 1\./,
 		'that of the one that is asked');
-	ok(!$super->done, "a superuser's statement goes on there, whoever asks");
+	ok(!$super->done, "a superuser's statement goes on there, for any caller");
 	is(value($a, q{SELECT zk_cancel_holders('s')}), 1, 'even for a superuser');
 	$b->wait_for_log(qr/canceled: 0\.  Holders left alone, since only superusers may cancel them: 1\./, $log_b);
 	ok(!$super->done, '... which is not known there');
@@ -113,7 +113,7 @@ my ($at_a, $at_b) = map { operator($_) } ($a, $b);
 	is($waiter->result->{message}, undef, 'and the next has the lock');
 	like(slurp_file($b->logfile, $log),
 		qr/LOG:  role "operator" terminates the sessions that hold lock "\/zklock\/hangs"\n.*DETAIL:  Process: @{[$hanging->pid]}\./,
-		'the log tells who');
+		'the log says which role');
 	$waiter->quit;
 }
 
@@ -129,7 +129,7 @@ my ($at_a, $at_b) = map { operator($_) } ($a, $b);
 	my $result = $at_a->run(q{SELECT zk_terminate_holders('s')});
 	is($result->{out}, 2, 'those of other roles');
 	is($result->{warnings}[0]{sqlstate}, '42501', "a superuser's is a warning");
-	is($result->{warnings}[0]{detail}, "Process @{[$super->pid]} is not terminated.", '... that tells which');
+	is($result->{warnings}[0]{detail}, "Process @{[$super->pid]} is not terminated.", '... that says which');
 	is_gone($a, $_, 'a holder is gone') for @holders;
 	is($at_a->run_ok('SELECT 1; COMMIT'), 1, 'the transaction of the caller goes on');
 	is($super->run_ok('SELECT 1'), 1, "... and the superuser's");
@@ -186,7 +186,7 @@ my ($at_a, $at_b) = map { operator($_) } ($a, $b);
 	is($result->{out}, 1, 'one that is not watched is asked');
 	is($result->{warnings}[0]{message}, qq(1 of 1 owners of lock "$name" have not answered), '... and has not heard');
 	like($result->{warnings}[0]{detail}, qr/^Not answered: postgresql host=\S+ port=@{[$b->port]} cluster=b pid=@{[$many->pid]}/,
-		'... which tells where to go');
+		'... which says where to go');
 	ok(!$many->done, 'nothing is canceled');
 	my ($heard) = keys %watched;
 	$heard =~ s{^.*/}{};

@@ -373,7 +373,7 @@ def wait_until(condition, what):
     end = time.monotonic() + ANSWER_LIMIT
     while not condition():
         if time.monotonic() > end:
-            raise Failed("waited %d s in vain: %s" % (ANSWER_LIMIT, what))
+            raise Failed("waited %d s without success: %s" % (ANSWER_LIMIT, what))
         time.sleep(0.02)
 
 

@@ -178,6 +178,9 @@ ROWS = [
         [("tracked", "on", 16, "over_off")]),
     row("held", "acquire p50 with %s locks held, over that with %s", "<= 1.3", "1.1",
         [("most", "zklock", 1, "acquire_p50"), ("most", "zklock-few", 1, "acquire_p50")]),
+    row("search", "acquire p99.9 in an instance that searches for deadlocks: one of its sessions"
+        " holds 1,000 locks that others want, and waits; ms", "<= 100", "20",
+        [("search", "zklock", 1000, "acquire_p999_ms")], close=None),
     row("slot", "bytes of shared memory a slot", "<= 512", "448",
         [("slot", "zklock", 1, "bytes")], close=None),
 ]

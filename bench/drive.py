@@ -19,11 +19,14 @@ import select
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from statistics import median
 from types import SimpleNamespace
+
+from kazoo.client import KazooClient
 
 import bounds
 import servers
@@ -43,7 +46,7 @@ MODES = {
         pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000, idle=20,
         small=(2, 4, 8, 16, 32), kills=20,
         limit=1050, reserve=360, scenario_limit=120, pgbench_limit=180, held_limit=60,
-        crowd_limit=40),
+        crowd_limit=40, contended=1000, search_ms=5000),
     "quick": SimpleNamespace(
         rounds=1, others=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), instances=(1, 2),
@@ -52,12 +55,13 @@ MODES = {
         pgbench_rounds=1, pgbench_warmup=200, pgbench_transactions=1000, counted=200, idle=5,
         small=(2, 4), kills=2,
         limit=300, reserve=0, scenario_limit=0, pgbench_limit=0, held_limit=0,
-        crowd_limit=0),
+        crowd_limit=0, contended=100, search_ms=1000),
 }
 PAUSE = 2000                # us between the cycles of a lone client
 ZIPF_PAUSE = 3000           # us between a client's cycles, for their p99
 RELAY_PAUSE = 10000         # us for a waiter to get into its place
 USUAL_PAUSE = 10000         # us between the takes of a lock by a lone client
+DEADLOCK_TIMEOUT = 1        # seconds, PostgreSQL's default
 ANSWER_LIMIT = 120          # seconds after which a rival counts as hung
 TOO_OFTEN = 3               # failures after which a rival is left out
 QUANTILES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5)
@@ -845,6 +849,71 @@ def waiters(r):
                 record("waiters", name, n, r.turn, cost=1e6 / rate(samples))
 
 
+class Psql:
+    """A session of the database "bench"."""
+
+    def __init__(self, port):
+        self.process = subprocess.Popen(
+            ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-h", env["BENCH_SOCKETS"], "-p", port,
+             "-U", "postgres", "-d", "bench"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def send(self, statement):
+        self.process.stdin.write(statement + ";\n\\echo done\n")
+        self.process.stdin.flush()
+
+    def wait(self):
+        for line in self.process.stdout:
+            if line == "done\n":
+                return
+        raise Failed("a session has ended")
+
+    def run(self, statement):
+        self.send(statement)
+        self.wait()
+
+    def quit(self):
+        self.process.stdin.close()
+        self.process.wait(ANSWER_LIMIT)
+
+
+@contextmanager
+def searching(n):
+    """A session of the first instance holds so many locks that others want, and
+    has waited for another instance's for deadlock_timeout."""
+    holder, owner = Psql(instances[0]), Psql(instances[1])
+    others = KazooClient(hosts=env["BENCH_ZOOKEEPER"])
+    others.start()
+    try:
+        owner.run("BEGIN; SELECT zk_lock('searched')")
+        holder.run("BEGIN; SELECT zk_lock('contended-' || i) FROM generate_series(1, %d) i" % n)
+        for created in [others.create_async(
+                "/zklock/contended-%d/_c_%s-lock-" % (i, uuid.uuid4()),
+                ephemeral=True, sequence=True) for i in range(1, n + 1)]:
+            created.get(timeout=ANSWER_LIMIT)
+        holder.send("SELECT zk_lock('searched')")
+        time.sleep(2 * DEADLOCK_TIMEOUT)
+        yield
+        owner.run("COMMIT")
+        holder.wait()
+        holder.run("COMMIT")
+    finally:
+        for each in (holder, owner):
+            each.quit()
+        others.stop()
+        others.close()
+
+
+def search(r):
+    """Lone cycles in an instance that searches for deadlocks meanwhile."""
+    for name in r.of("search", ["zklock"], mode.contended):
+        with contest("search", name), searching(mode.contended):
+            samples = lock(name, clients=1, locks=8, pause=PAUSE, prefix="beside",
+                           ms=mode.search_ms)
+            record("search", name, mode.contended, r.turn,
+                   acquire_p999_ms=quantile(sorted(s[2] - s[1] for s in samples), 99.9) / 1000)
+
+
 def sales(r):
     """The demo: two shops sell what one warehouse has, 32 customers in each."""
     procedure = open("sell.sql").read()
@@ -1268,7 +1337,7 @@ def main():
 PLAN = [Scenario(usual), Scenario(zipf), Scenario(idle), Scenario(once),
         Scenario(lone), Scenario(distinct), Scenario(many), Scenario(counted), Scenario(hot),
         Scenario(waits), Scenario(relay), Scenario(retained, labels=["retained_hot"]),
-        Scenario(waiters), Scenario(claims, labels=["renewed", "used"]),
+        Scenario(waiters), Scenario(search, "single_round"), Scenario(claims, labels=["renewed", "used"]),
         Scenario(pgbench, "pgbench_rounds", ["slot"], "pgbench_limit"),
         Scenario(instructions, "single_round"), Scenario(once_code, "single_round"),
         Scenario(tracked)]

@@ -237,6 +237,9 @@ def sections():
     yield from by_x("waiters", "cost", "waiters")
     yield "![cost against waiters](waiters.svg)"
     yield ""
+    yield from by_metric("search", 1000, acquire_p999_ms="p99.9 of an acquire beside a search "
+                         "for deadlocks, ms")
+    yield ""
     yield "## Who takes no lock"
     yield ""
     yield "`pgbench -S`, transactions a second."

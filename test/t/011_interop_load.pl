@@ -312,13 +312,13 @@ my @exclusive = (
 }
 
 {
-	set_quantum('100ms');
+	set_quantum('200ms');
 	my %sections = %{
 		run_part(
 			soak(8, 24) * 4 * $each,
 			name => 'quantum',
 			lock => 'load',
-			hold => 0.01,
+			hold => 0.005,
 			groups => \@exclusive)
 	};
 	is_fair('quantum: each client', sum(values %sections), 4 * $each, %sections);

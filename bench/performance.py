@@ -9,7 +9,6 @@ import bounds
 
 HEADER = "| | zklock | compared with | | ratio |\n|---|---|---|---|---|\n"
 CURATOR_2 = "Curator, two sessions, 16 threads each"
-SINGLE = "ZooKeeper's C client, single operations"
 # what, zklock's figure, compared with, its figure
 TABLE = [
     ("a lock that one session takes every 10 ms, with the defaults (p50, µs)",
@@ -26,15 +25,9 @@ TABLE = [
      "the same with `retain_time = 0`", ("zipf", "zklock", 90, "rate")),
     ("a lone lock, until it is granted (p50, µs)", ("lone", "zklock", 1, "acquire_p50"),
      "ZooKeeper's C client, nothing around it", ("lone", "raw", 1, "acquire_p50")),
-    ("the same, to the end of the transaction (p50, µs)", ("lone", "zklock", 1, "cycle_p50"),
-     "Curator, acquire and release", ("lone", "curator", 1, "cycle_p50")),
     ("64 sessions, a lock each, with `retain_time = 0` (cycles/s)",
      ("distinct", "zklock", 64, "rate"),
      "Curator, 64 threads", ("distinct", "curator", 64, "rate")),
-    ("the same, each cycle through ZooKeeper", ("distinct", "zklock-0", 64, "rate"),
-     SINGLE, ("distinct", "raw", 64, "rate")),
-    ("64 sessions that go round 6,400 locks (cycles/s)", ("many", "zklock", 6400, "rate"),
-     SINGLE, ("many", "raw", 6400, "rate")),
     ("one lock, 16 sessions of one instance (cycles/s)", ("hot", "zklock", 1, "rate"),
      "Curator, 16 threads", ("hot", "curator", 1, "rate")),
     ("the same", ("hot", "zklock", 1, "rate"),
@@ -51,9 +44,6 @@ TABLE = [
      "leases in a table, by UPDATE", ("renewed", "lease-renew", 16, "rate")),
     ("the same", ("renewed", "claim-renew", 16, "rate"),
      "etcd's leases", ("renewed", "etcd-renew", 16, "rate")),
-    ("16 sessions that change a row, each under a claim (transactions/s)",
-     ("used", "claim-use", 16, "rate"),
-     "a lease in a table, by UPDATE", ("used", "lease-use", 16, "rate")),
     ("the [demo](../demo/README.md)'s inventory, two instances (sales/s)",
      ("sales", "zklock", 64, "rate"), "Curator", ("sales", "curator", 64, "rate")),
     ("`pgbench -S`, no zk lock (transactions/s)", ("pgbench", "with", 1, "rate"),

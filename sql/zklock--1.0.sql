@@ -43,7 +43,7 @@ AS 'MODULE_PATHNAME', 'zk_lock_all'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_lock_all(text[], interval, boolean, boolean) IS
-'wait for several locks in ZooKeeper and take all of them, or none';
+'wait for several locks in ZooKeeper, one after the other, and take all of them, or none';
 
 CREATE FUNCTION zk_lock_any(names text[],
                             timeout interval DEFAULT NULL,

@@ -124,6 +124,7 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 	wait->immediate = request->timeout == 0;
 	wait->try = request->try;
 	wait->called_us = zk_now_us();
+	wait->began_us = wait->called_us;
 	wait->called_ms = wait->called_us / 1000;
 	wait->deadline = -1;
 	if (request->timeout > 0)
@@ -461,18 +462,28 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 	return outcome;
 }
 
+/* Has the call lost one of the locks that it has taken already? */
+static bool
+has_lost_one(void)
+{
+	for (int i = 0; i < attempt.at; i++)
+		if (!slot_is_mine(attempt.locks[i]->proc))
+			return true;
+	return false;
+}
+
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
  * Returns the outcome of the wait; ZK_REQUEUE_TIER1 or ZK_GIVE_WAY mean that
- * both tiers must be repeated.
+ * both tiers must be repeated, ZK_LOST that the call must begin again.
  *
  * If the instance has a contender in the other mode, give it up: we would wait
  * for it, and it for us, since we have the heavyweight lock and no backend of
  * this instance can take it.  It may come while we wait, so each iteration
  * does this.
  *
- * Nothing may throw between the take and hold_push(): there is no hold yet
- * that an error could release.
+ * There is no hold yet when the slot is taken: until then attempt_abandon()
+ * gives it back after an error.
  */
 static ZkOutcome
 take_slot(HeldLock *lock, SlotWait *wait)
@@ -491,60 +502,14 @@ take_slot(HeldLock *lock, SlotWait *wait)
 		if (slot_read_state(lock->proc->slot) != ZK_SLOT_HELD)
 			slot_yield_other_mode(lock->proc);
 		outcome = wait_for_slot(wait, lock, outcome);
+		if (outcome == ZK_PENDING && has_lost_one())
+			outcome = ZK_LOST;
 	}
 	ConditionVariableCancelSleep();
 	return outcome;
 }
 
-/*
- * Which of these locks to wait for?  One that transactions hold because they
- * use its claim, if there is one; else the one of this number.
- */
-static int
-choose_used(HeldLock **locks, int nlocks, int which)
-{
-	for (int i = 0; i < nlocks && claims_have_users(); i++)
-		if (claim_has_users(&locks[i]->key))
-			return i;
-	return which;
-}
-
-/* The same for several slots: all or none. */
-static ZkOutcome
-take_slots(HeldLock **locks, int nlocks, SlotWait *wait)
-{
-	ZkProcLock **procs = palloc(nlocks * sizeof(ZkProcLock *));
-	uint32		group = 0;
-	ZkOutcome	outcome;
-
-	for (int i = 0; i < nlocks; i++)
-		procs[i] = locks[i]->proc;
-	do
-	{
-		int			which = 0;
-
-		while (which < nlocks && !waiting_for_claim(locks[which]))
-			which++;
-		outcome = which < nlocks ? ZK_QUEUED :
-			slots_take_together(procs, nlocks, &group, &which,
-								wait->result);
-		if (outcome == ZK_ACQUIRED)
-			break;
-		for (int i = 0; i < nlocks; i++)
-			slot_yield_other_mode(locks[i]->proc);
-		if (goes_on(outcome))
-			which = choose_used(locks, nlocks, which);
-		wait->result->key = &locks[which]->key;
-		wait->result->name = key_name(&locks[which]->key);
-		if (goes_on(outcome))
-			outcome = wait_for_slot(wait, locks[which], outcome);
-	} while (outcome == ZK_PENDING);
-	ConditionVariableCancelSleep();
-	pfree(procs);
-	return outcome;
-}
-
-/* The first tier of one lock. */
+/* The first tier. */
 static bool
 acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 {
@@ -562,52 +527,20 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 }
 
 /*
- * The first tier of several locks, in the order of their paths, which is the
- * same for all callers.  While we wait for one, the instance must not keep
- * those whose heavyweight lock we have: no other backend could take them.
+ * Want the slot of the lock; returns ZK_PENDING, or the outcome.
+ *
+ * Done before the wait for the heavyweight lock, so that a holder hands the
+ * slot on.
  */
-static bool
-acquire_heavyweights(HeldLock **locks, int nlocks, SlotWait *wait)
-{
-	for (int i = 0; i < nlocks; i++)
-	{
-		const HeldLock *lock = locks[i];
-
-		if (heavyweight_lock(&lock->heavyweight, false, false, -1))
-			continue;
-		wait->tier1 = lock;
-		wait->queued = true;
-		if (wait->immediate)
-			return false;
-		for (int j = 0; j < i; j++)
-		{
-			slot_yield(&locks[j]->key);
-			slot_yield_other_mode(locks[j]->proc);
-		}
-		wait->result->name = key_name(&lock->key);
-		if (!heavyweight_lock(&lock->heavyweight, false, true, wait->deadline))
-			return false;
-	}
-	return true;
-}
-
-/* Want the slots of all locks; returns ZK_PENDING, or the outcome. */
 static ZkOutcome
-want_slots(const ZkRequest *request, SlotWait *wait)
+want_slot(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 {
-	bool		together = attempt.nlocks > 1;
 	ZkOutcome	outcome = ZK_PENDING;
 
-	for (int i = 0; i < attempt.nlocks && outcome == ZK_PENDING; i++)
-	{
-		HeldLock   *lock = attempt.locks[i];
-
-		do
-			lock->proc = slot_want(&lock->key, lock->kind, request->session,
-								   together);
-		while (lock->proc == NULL &&
-			   (outcome = waiting_for_room(wait)) == ZK_PENDING);
-	}
+	while ((lock->proc = slot_want(&lock->key, lock->kind, request->session,
+								   attempt.nlocks > 1)) == NULL &&
+		   outcome == ZK_PENDING)
+		outcome = waiting_for_room(wait);
 	ConditionVariableCancelSleep();
 	return outcome;
 }
@@ -646,27 +579,15 @@ acquire_for_session(HeldLock **locks, int nlocks)
 	}
 }
 
-/* End a call that has acquired no lock. */
-static void
-fail_tiers(bool tier1, const SlotWait *wait, ZkOutcome outcome)
-{
-	waiting_fail(wait, outcome);
-	/* the error releases those of several, or after any other outcome */
-	if (outcome == ZK_NOT_IN_TIME && tier1 && attempt.nlocks == 1)
-		heavyweight_unlock(&attempt.locks[0]->heavyweight, false, 1);
-	attempt_abandon();
-}
-
 /*
- * acquire_hold
- *		Make a lock that a call has acquired a hold.  Does not throw.
+ * acquire_count
+ *		Count a lock that a call has taken.  Does not throw.
  */
 void
-acquire_hold(const SlotWait *wait, HeldLock *lock)
+acquire_count(const SlotWait *wait, const HeldLock *lock)
 {
-	int64		waited_us = lock->proc->since - wait->called_us;
+	int64		waited_us = lock->proc->since - wait->began_us;
 
-	hold_push(lock, lock->kind == ZNODE_READER);
 	stats_count_take(!wait->asked, lock->proc->retaken, wait->queued,
 					 waited_us);
 	lock_stats_take(lock->stats_id, &lock->key, !wait->asked,
@@ -731,148 +652,242 @@ warn_of_old_hold(const HeldLock *lock)
 
 /*
  * acquire_end
- *		Finish a call that holds its locks.  An error ends the holds, too.
+ *		Finish a call that holds its locks, of which this is one.  An error
+ *		ends the holds, too.
  */
 void
-acquire_end(const ZkRequest *request, const SlotWait *wait, HeldLock **locks,
-			int nlocks)
+acquire_end(const ZkRequest *request, const SlotWait *wait,
+			const HeldLock *lock)
 {
-	ZK_FAIL_AT("ask");
-	for (int i = 0; i < nlocks; i++)
-		if (locks[i]->kind == ZNODE_READER)
-			slot_ask_for_others(&locks[i]->key);
-	waiting_log_end(wait, locks[0]);
-	warn_of_exclusion(locks[0]);
-	if (wait->queued)
-		warn_of_snapshot(wait->result->name, request->session);
-}
-
-/* Make all locks that a call has acquired holds. */
-static void
-hold_acquired(const ZkRequest *request, const SlotWait *wait)
-{
-	int			nlocks = attempt.nlocks;
-
-	for (int i = 0; i < nlocks; i++)
-		acquire_hold(wait, attempt.locks[i]);
-	attempt_succeed();
-	acquire_end(request, wait, attempt.locks, nlocks);
-}
-
-/* Go through both tiers once; sets *tier1 to whether the first was passed. */
-static ZkOutcome
-go_through_tiers(const ZkRequest *request, SlotWait *wait, bool *tier1)
-{
-	int			nlocks = attempt.nlocks;
-
-	if (nlocks == 1)
-		*tier1 = acquire_heavyweight(attempt.locks[0], request, wait);
-	else
-		*tier1 = acquire_heavyweights(attempt.locks, nlocks, wait);
-	if (!*tier1)
-		return ZK_NOT_IN_TIME;
-	wait->tier1 = NULL;
-	return nlocks == 1 ? take_slot(attempt.locks[0], wait) :
-		take_slots(attempt.locks, nlocks, wait);
+	warn_of_exclusion(lock);
+	if (wait->queued_name)
+		warn_of_snapshot(wait->queued_name, request->session);
 }
 
 /*
- * Let backends that wait for the heavyweight locks of the call go ahead.
+ * acquire_taken
+ *		A call has taken a lock: let others of this instance ask for it, and
+ *		log the end of the wait.
+ */
+void
+acquire_taken(SlotWait *wait, const HeldLock *lock)
+{
+	ZK_FAIL_AT("ask");
+	if (wait->queued)
+		wait->queued_name = wait->result->name;
+	if (lock->kind == ZNODE_READER)
+		slot_ask_for_others(&lock->key);
+	waiting_log_end(wait, lock);
+}
+
+/*
+ * Let backends that wait for the heavyweight lock go ahead.
  *
- * The call waited in ZooKeeper for the lock of this name with the heavyweight
- * locks of all; it must acquire them again.  No one fails in its place: the
- * deadlock is between other instances and a backend that waits behind the
- * call.
+ * The call waited in ZooKeeper with that lock; it must acquire it again.  No
+ * one fails in its place: the deadlock is between other instances and a
+ * backend that waits behind the call.
  */
 static void
-requeue_tier1(const char *name)
+requeue_tier1(const HeldLock *lock, SlotWait *wait)
 {
 	ereport(DEBUG1,
 			(errmsg_internal("process %d waits for lock \"%s\" again behind others of this instance",
-							 MyProcPid, name)));
-	for (int i = 0; i < attempt.nlocks; i++)
-	{
-		HeldLock   *lock = attempt.locks[i];
-
-		slot_requeue_tier1(lock->proc);
-		heavyweight_unlock(&lock->heavyweight, false, 1);
-	}
+							 MyProcPid, wait->result->name)));
+	slot_requeue_tier1(lock->proc);
+	heavyweight_unlock(&lock->heavyweight, false, 1);
+	wait->in_queue = false;
+	wait->prepared = NULL;
 }
 
 /*
  * Let backends that came before the call, and want any of several locks, get
- * its heavyweight locks.
+ * the heavyweight lock.
  *
- * They can get one only while no backend queues for it, so the caller, which
- * has just released its own, waits a moment before it queues.  By then they
- * may not want the lock any more, or another backend may have it.
+ * They can get it only while no backend queues for it, so the caller, which
+ * has just released it, waits a moment before it queues.  By then they may not
+ * want the lock any more, or another backend may have it.
  */
 static void
-give_way(void)
+give_way(const ZkProcLock *proc)
 {
 	static uint32 wait_event = 0;
 	int64		until = zk_now_ms() + GIVE_WAY_MS;
+	int64		left;
 
-	for (int i = 0; i < attempt.nlocks; i++)
-	{
-		ZkProcLock *proc = attempt.locks[i]->proc;
-		int64		left;
-
-		while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
-			(void) ConditionVariableTimedSleep(slot_cv(proc->slot), left,
-											   ZkWaitEvent(wait_event, "ZkLockAcquire"));
-		ConditionVariableCancelSleep();
-	}
+	while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
+		(void) ConditionVariableTimedSleep(slot_cv(proc->slot), left,
+										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+	ConditionVariableCancelSleep();
 }
 
 /*
- * Go through both tiers for the locks in "attempt", which this backend does
- * not hold.
+ * Go through both tiers for a lock of "attempt".  Returns the outcome, with
+ * *tier1 set to whether the heavyweight lock is held; ZK_LOST means that one
+ * of the locks that the call has taken before is lost.
  */
 static ZkOutcome
-acquire_tiers(const ZkRequest *request, SlotWait *wait)
+acquire_lock(HeldLock *lock, const ZkRequest *request, SlotWait *wait,
+			 bool *tier1)
+{
+	ZkOutcome	outcome;
+	bool		gave_way = false;
+
+	*tier1 = false;
+	outcome = want_slot(lock, request, wait);
+	while (outcome == ZK_PENDING)
+	{
+		*tier1 = acquire_heavyweight(lock, request, wait);
+		if (!*tier1)
+			return ZK_NOT_IN_TIME;
+		wait->tier1 = NULL;
+		outcome = take_slot(lock, wait);
+		if (outcome != ZK_REQUEUE_TIER1 && outcome != ZK_GIVE_WAY)
+			break;
+		requeue_tier1(lock, wait);
+		*tier1 = false;
+		if (outcome == ZK_GIVE_WAY)
+		{
+			/* once, since a backend that only tries may be gone in a moment */
+			if (wait->immediate && gave_way)
+				return ZK_NOT_IN_TIME;
+			gave_way = true;
+			wait->queued = !wait->immediate;
+			give_way(lock->proc);
+		}
+		outcome = ZK_PENDING;
+	}
+	return outcome;
+}
+
+/* The wait for the next one of several locks begins. */
+static void
+waiting_for_next(SlotWait *wait, const HeldLock *lock)
+{
+	wait->result->key = &lock->key;
+	wait->result->name = key_name(&lock->key);
+	wait->began_us = zk_now_us();
+	wait->no_session_since = wait->started = 0;
+	wait->queued = wait->asked = wait->logged = false;
+	wait->prepared = NULL;
+	wait->ticket = 0;
+}
+
+/* Have the locks of "attempt" all been kept, since they were taken? */
+static bool
+keep_all(void)
+{
+	ZkProcLock **procs = palloc(attempt.nlocks * sizeof(ZkProcLock *));
+	bool		kept;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+		procs[i] = attempt.locks[i]->proc;
+	kept = slots_keep(procs, attempt.nlocks);
+	pfree(procs);
+	return kept;
+}
+
+/*
+ * Take the locks of "attempt" one after the other.  Returns the outcome, with
+ * *tier1 as acquire_lock(); ZK_LOST if one was lost before all were taken.
+ *
+ * The order is that of their paths, which is the same for all callers.  So
+ * callers that held nothing before cannot wait for each other in a circle.
+ */
+static ZkOutcome
+acquire_in_order(const ZkRequest *request, SlotWait *wait, bool *tier1)
+{
+	for (attempt.at = 0; attempt.at < attempt.nlocks; attempt.at++)
+	{
+		HeldLock   *lock = attempt.locks[attempt.at];
+		ZkOutcome	outcome;
+
+		if (request->nkeys > 1)
+			waiting_for_next(wait, lock);
+		outcome = acquire_lock(lock, request, wait, tier1);
+		if (outcome != ZK_ACQUIRED)
+			return outcome;
+		acquire_count(wait, lock);
+		ZK_FAIL_AT("taken");
+		acquire_taken(wait, lock);
+		wait->in_queue = false;
+	}
+	return attempt.nlocks == 1 || keep_all() ? ZK_ACQUIRED : ZK_LOST;
+}
+
+/*
+ * A lock was lost before the call had all: give back those that it has, to
+ * begin again.  It waits for a session then as one that has had a place in a
+ * queue.
+ */
+static void
+begin_again(SlotWait *wait)
+{
+	int			ntaken = Min(attempt.at + 1, attempt.nlocks);
+
+	ereport(DEBUG1,
+			(errmsg_internal("process %d has lost one of the first %d of %d locks, and begins again",
+							 MyProcPid, ntaken, attempt.nlocks)));
+	attempt_give_back();
+	for (int i = 0; i < ntaken; i++)
+		heavyweight_unlock(&attempt.locks[i]->heavyweight, false, 1);
+	wait->in_queue = !wait->immediate;
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * If there are several locks: fail (53200) if there cannot be room for all of
+ * them.
+ */
+static void
+check_room(ZnodeKind kind)
+{
+	const ZkKey **keys;
+
+	if (attempt.nlocks == 1)
+		return;
+	keys = palloc(attempt.nlocks * sizeof(ZkKey *));
+	for (int i = 0; i < attempt.nlocks; i++)
+		keys[i] = &attempt.locks[i]->key;
+	slots_check_room(keys, attempt.nlocks, kind);
+	pfree(keys);
+}
+
+/*
+ * Take the locks in "attempt", which this backend does not hold: all or none.
+ *
+ * One that has been taken is no hold before all are.  If the call ends without
+ * them, they go at once, whatever the transaction has changed: nothing has
+ * happened under them.  The error that the caller then reports releases their
+ * heavyweight locks.
+ */
+static ZkOutcome
+acquire_attempt(const ZkRequest *request, SlotWait *wait)
 {
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
 		.callback = waiting_callback,
 		.arg = wait
 	};
-	bool		tier1 = false;
-	bool		gave_way = false;
+	bool		tier1;
 	ZkOutcome	outcome;
 
 	error_context_stack = &context;
-	/* before the wait, so that a holder hands the slot on */
-	outcome = want_slots(request, wait);
-	while (outcome == ZK_PENDING)
+	check_room(request->kind);
+	while ((outcome = acquire_in_order(request, wait, &tier1)) == ZK_LOST)
+		begin_again(wait);
+	if (outcome == ZK_ACQUIRED)
 	{
-		outcome = go_through_tiers(request, wait, &tier1);
-		if (outcome != ZK_REQUEUE_TIER1 && outcome != ZK_GIVE_WAY)
-			break;
-		requeue_tier1(wait->result->name);
-		wait->in_queue = false;
-		wait->prepared = NULL;
-		tier1 = false;
-		if (outcome == ZK_GIVE_WAY)
-		{
-			/* once, since a backend that only tries may be gone in a moment */
-			if (wait->immediate && gave_way)
-			{
-				outcome = ZK_NOT_IN_TIME;
-				break;
-			}
-			gave_way = true;
-			wait->queued = !wait->immediate;
-			give_way();
-		}
-		outcome = ZK_PENDING;
+		for (int i = 0; i < attempt.nlocks; i++)
+			hold_push(attempt.locks[i], request->kind == ZNODE_READER);
+		attempt_succeed();
 	}
-	if (outcome != ZK_ACQUIRED)
-		fail_tiers(tier1, wait, outcome);
 	else
 	{
-		ZK_FAIL_AT("taken");
-		hold_acquired(request, wait);
+		waiting_fail(wait, outcome);
+		/* a try is no error */
+		if (request->try && tier1)
+			heavyweight_unlock(&attempt.locks[0]->heavyweight, false, 1);
+		attempt_abandon();
 	}
 	error_context_stack = context.previous;
 	return outcome;
@@ -964,10 +979,11 @@ acquire_begin(void)
  *		Take the locks of a request, with one more hold of those that this
  *		backend holds already: all or none.
  *
- * Several keys can only be waited for, not tried.  Returns the outcome, which
- * is in *result, too.  The caller must report any other than ZK_ACQUIRED as an
- * error, except ZK_NOT_IN_TIME if the request has "try".  The messages of
- * ZK_NO_SESSION and ZK_DENIED have waiting_error_context().
+ * Several keys can only be waited for, not tried.  While the call waits for
+ * one, it has those before it.  Returns the outcome, which is in *result, too.
+ * The caller must report any other than ZK_ACQUIRED as an error, except
+ * ZK_NOT_IN_TIME if the request has "try".  The messages of ZK_NO_SESSION and
+ * ZK_DENIED have waiting_error_context().
  *
  * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
  * cancelled; 40P01 deadlock within the instance.
@@ -984,9 +1000,12 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	acquire_begin();
 	if (!sort_locks(request, locks, &nagain, result))
 		return result->outcome;
-	if (attempt.nlocks > 0 &&
-		acquire_tiers(request, &wait) != ZK_ACQUIRED)
-		return result->outcome;
+	if (nagain < request->nkeys)
+	{
+		if (acquire_attempt(request, &wait) != ZK_ACQUIRED)
+			return result->outcome;
+		acquire_end(request, &wait, locks[nagain]);
+	}
 
 	for (int i = 0; i < nagain; i++)
 	{

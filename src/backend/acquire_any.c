@@ -24,9 +24,8 @@
  * queues again when that one has the lock (ZK_GIVE_WAY).  Of several backends
  * that want any, the first gets the lock.
  *
- * Tier 2.  All contenders that are needed are asked for in one step (take.c),
- * and created in one multi, as for zk_lock_all(); but then each is granted,
- * refused or lost by itself, and created again by itself.  While it waits the
+ * Tier 2.  All contenders that are needed are asked for in one step (take.c).
+ * While it waits the
  * call has a place in each queue.  A slot that the instance owns is taken
  * without asking.  When one slot has been taken, the heavyweight locks of the
  * others are released and their slots are left in one step: another backend
@@ -340,15 +339,17 @@ hold_any(AnyCall *call, int which)
 	SlotWait   *wait = &call->wait;
 	HeldLock   *lock = attempt.locks[which];
 
-	ZK_FAIL_AT("taken");
 	wait->queued = call->slots.waited[which];
 	wait->result->outcome = ZK_ACQUIRED;
 	wait->result->key = &lock->key;
-	acquire_hold(wait, lock);
+	acquire_count(wait, lock);
+	ZK_FAIL_AT("taken");
+	hold_push(lock, lock->kind == ZNODE_READER);
 	release_heavyweights(call, lock);
 	attempt_end_any(&call->slots, lock);
 	wait->result->name = key_name(&lock->key);
-	acquire_end(call->request, wait, &lock, 1);
+	acquire_taken(wait, lock);
+	acquire_end(call->request, wait, lock);
 	if (call->request->session)
 		acquire_for_session(&lock, 1);
 }
@@ -444,7 +445,6 @@ acquire_any(const ZkRequest *request, ZkResult *result)
 		return result->outcome = ZK_HELD_ALL;
 	acquire_begin();
 	attempt_make_room(n);
-	attempt.any = true;
 	for (int i = 0; i < n; i++)
 		attempt_add(hold_prepare(keys[i], request->kind, 0));
 

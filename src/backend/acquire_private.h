@@ -37,6 +37,10 @@ typedef struct SlotWait
 	int64		deadline;		/* as of zk_now_ms(), or -1 */
 	int64		called_us;		/* as of zk_now_us() */
 	int64		called_ms;		/* as of zk_now_ms() */
+	const char *queued_name;	/* of the last lock with "queued"; or NULL */
+
+	/* of the present lock, if there are several */
+	int64		began_us;		/* as of zk_now_us() */
 	bool		queued;			/* a backend or contender was ahead of us
 								 * ... */
 	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
@@ -59,9 +63,10 @@ extern void waiting_fail(const SlotWait *wait, ZkOutcome outcome);
 
 /* the call */
 extern void acquire_begin(void);
-extern void acquire_hold(const SlotWait *wait, HeldLock *lock);
+extern void acquire_count(const SlotWait *wait, const HeldLock *lock);
+extern void acquire_taken(SlotWait *wait, const HeldLock *lock);
 extern void acquire_end(const ZkRequest *request, const SlotWait *wait,
-						HeldLock **locks, int nlocks);
+						const HeldLock *lock);
 extern void acquire_for_session(HeldLock **locks, int nlocks);
 
 #endif							/* ZKLOCK_ACQUIRE_PRIVATE_H */

@@ -70,8 +70,38 @@ attempt_add(HeldLock *lock)
 void
 attempt_succeed(void)
 {
-	attempt.nlocks = 0;
-	attempt.any = false;
+	attempt.nlocks = attempt.at = 0;
+}
+
+/* Give back a lock that has been taken, or want it no longer. */
+static void
+leave(HeldLock *lock)
+{
+	ZkProcLock *proc = lock->proc;
+
+	if (proc && proc->granted)
+	{
+		int64		now = zk_now_us();
+		int64		held_us = now - proc->since;
+		bool		retained = slot_drop(proc, now);
+
+		stats_count_release(retained, held_us);
+		lock_stats_release(lock->stats_id, retained, held_us);
+	}
+	else if (proc)
+		slot_unwant(proc);
+	lock->proc = NULL;
+}
+
+/*
+ * attempt_give_back
+ *		Give back what has been taken.  The call goes on.
+ */
+void
+attempt_give_back(void)
+{
+	for (int i = 0; i < attempt.nlocks; i++)
+		leave(attempt.locks[i]);
 }
 
 /*
@@ -108,7 +138,8 @@ attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
  * attempt_abandon
  *		End the call under way, if any, without its locks.
  *
- * They may have been granted just before the error.  Allocates nothing.
+ * They may have been granted just before the error.  It counts for the lock
+ * that the call waited for.  Allocates nothing.
  */
 void
 attempt_abandon(void)
@@ -120,16 +151,12 @@ attempt_abandon(void)
 	{
 		HeldLock   *lock = attempt.locks[i];
 
-		if (lock->proc && lock->proc->granted)
-			(void) slot_drop(lock->proc, zk_now_us());
-		else if (lock->proc)
-			slot_unwant(lock->proc);
-		/* a deadlock has ended one wait, whatever the number of locks */
-		if (i == 0 || (attempt.outcome != ZK_DEADLOCKED && !attempt.any))
+		if (i == attempt.at && !(lock->proc && lock->proc->granted))
 		{
 			stats_count_failure(attempt.outcome);
 			lock_stats_failure(lock->stats_id, &lock->key, attempt.outcome);
 		}
+		leave(lock);
 		hold_forget(lock);
 	}
 	attempt_succeed();

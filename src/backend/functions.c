@@ -487,7 +487,7 @@ get_keys(ArrayType *names, ZkRequest *request)
 {
 	ArrayIterator iterator = array_create_iterator(names, 0, NULL);
 	HTAB	   *seen = make_key_table();
-	ZkKey	   *keys = palloc(ZK_MAX_TOGETHER * sizeof(ZkKey));
+	ZkKey	   *keys = palloc(ZK_MAX_NAMES * sizeof(ZkKey));
 	Datum		name;
 	bool		isnull;
 
@@ -499,11 +499,11 @@ get_keys(ArrayType *names, ZkRequest *request)
 		CHECK_FOR_INTERRUPTS();
 		zk_lock_name(name, isnull, &lock);
 		(void) hash_search(seen, &lock.key, HASH_ENTER, &found);
-		if (!found && request->nkeys == ZK_MAX_TOGETHER)
+		if (!found && request->nkeys == ZK_MAX_NAMES)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("cannot take more than %d locks together",
-							ZK_MAX_TOGETHER)));
+							ZK_MAX_NAMES)));
 		if (request->nkeys == 0)
 			request->name = lock.name;
 		else
@@ -520,7 +520,7 @@ get_keys(ArrayType *names, ZkRequest *request)
  * Fill in the request of zk_lock_all() and the like; returns the locks that
  * the names in argument 0 stand for.
  *
- * Errors: 22004 NULL array or element; 54000 more than ZK_MAX_TOGETHER names;
+ * Errors: 22004 NULL array or element; 54000 more than ZK_MAX_NAMES names;
  * 42501 an advisory lock that the role may not take; and those of
  * zk_lock_name().
  */
@@ -557,7 +557,7 @@ acquire_all(const ZkRequest *request, ZkKey *keys)
  *
  * Wait for all the locks and take them: all or none.  A name that comes twice
  * counts once.  Errors: as zk_lock(), and 22004 NULL array or element; 54000
- * more than ZK_MAX_TOGETHER names.
+ * more than ZK_MAX_NAMES names.
  */
 Datum
 zk_lock_all(PG_FUNCTION_ARGS)

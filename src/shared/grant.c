@@ -634,28 +634,6 @@ slot_cancel_holders(ZkSlot *slot, int *nleft, bool *claim_ended)
 	return n;
 }
 
-/* Wake a backend that sleeps on one of several slots that it waits for. */
-static void
-wake_together(int pid)
-{
-	int			n = procs_used();
-
-	for (int i = 0; i < n; i++)
-	{
-		ZkProcLock *proc = proc_at(i);
-		ZkSlot	   *slot;
-
-		if (proc_backend(proc)->pid != pid || !proc->ready)
-			continue;
-		slot = proc_lock_slot(proc, LW_EXCLUSIVE);
-		if (slot == NULL)
-			continue;
-		if (proc_backend(proc)->pid == pid && proc->ready && !proc->granted)
-			ConditionVariableBroadcast(&slot->cv);
-		slot_unlock(slot);
-	}
-}
-
 /*
  * slot_end_wait
  *		A backend's wait for the slot is to end because of a deadlock with
@@ -672,7 +650,6 @@ bool
 slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
 {
 	bool		found = false;
-	bool		together = false;
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD)
@@ -681,15 +658,12 @@ slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
 				(proc->ready || proc->alternatives > 0) && !proc->granted)
 			{
 				found = true;
-				together = proc->together;
 				proc->victim_of = deadlock;
 				slot->has_victim = true;
 			}
 	if (found)
 		slot_wake(slot);
 	slot_unlock(slot);
-	if (together)
-		wake_together(pid);
 	return found;
 }
 
@@ -707,9 +681,7 @@ slot_check_idle(ZkSlot *slot, int64 now_ms)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	if (slot->state == ZK_SLOT_IDLE &&
-		turn_checked(&slot->turn,
-					 slot->reserved && has_ready_waiter(slot),
-					 slot_retain_time(slot), now_ms * 1000,
+		turn_checked(&slot->turn, slot_retain_time(slot), now_ms * 1000,
 					 &check_at) == TURN_GIVE_UP)
 	{
 		slot->asked = false;

@@ -191,22 +191,8 @@ slots_waits(int *nwaits)
 }
 
 /*
- * Is the slot the backend's, or owned by the instance and kept for it until it
- * can have others together with it?
- */
-static bool
-has_slot(const ZkProcLock *proc, const ZkSlot *slot)
-{
-	if (proc->granted)
-		return !proc->lost && !proc->is_claim && slot->state == ZK_SLOT_HELD;
-	return proc->together && proc->ready && slot->reserved &&
-		slot->state == ZK_SLOT_IDLE;
-}
-
-/*
  * slots_holds_of
- *		What these backends hold and have not lost, or what is kept for them:
- *		an array, palloc'd.
+ *		What these backends hold and have not lost: an array, palloc'd.
  *
  * "pids" are in the order of compare_pids().  The worker may use the slots
  * until it calls slot_set_gone().
@@ -225,7 +211,7 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 		int			pid = proc_backend(proc)->pid;
 		const ZkSlot *slot;
 
-		if (!(proc->granted || proc->together) || proc->lost ||
+		if (!proc->granted || proc->lost ||
 			bsearch(&pid, pids, npids, sizeof(int), compare_pids) == NULL)
 			continue;
 		if (nfound == room)
@@ -233,7 +219,8 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 		slot = proc_lock_slot(proc, LW_SHARED);
 		if (slot == NULL)
 			continue;
-		if (proc_backend(proc)->pid == pid && has_slot(proc, slot))
+		if (proc_backend(proc)->pid == pid && proc->granted && !proc->lost &&
+			!proc->is_claim && slot->state == ZK_SLOT_HELD)
 			fill_hold(&holds[nfound++], slot, proc);
 		slot_unlock(slot);
 	}

@@ -305,8 +305,7 @@ key_in_mode(const ZkKey *key, ZkKeyMode mode, ZkKey *result)
 {
 	copy_key(result, key, sizeof(ZkKey));
 	result->mode = mode;
-	result->for_whom = mode == ZK_KEY_SHARED_TOGETHER ||
-		mode == ZK_KEY_PERMIT ? ZkMyProcNumber : -1;
+	result->for_whom = mode == ZK_KEY_PERMIT ? ZkMyProcNumber : -1;
 	set_hash(result);
 }
 

@@ -28,8 +28,6 @@ typedef enum ZkKeyMode
 	ZK_KEY_EXCLUSIVE,			/* exclusive locks; also the key of a lock's
 								 * holds, in any mode */
 	ZK_KEY_SHARED,				/* the shared locks of all backends */
-	ZK_KEY_SHARED_TOGETHER,		/* a backend's shared lock taken together with
-								 * others */
 	ZK_KEY_PERMIT,				/* a backend's permit of a semaphore */
 	ZK_KEY_INSTANCE				/* locks of any mode that exclude within this
 								 * instance only: no contender */

@@ -249,11 +249,11 @@ proc_cancel(const ZkProcLock *proc)
  * proc_lose
  *		Mark that a backend has lost what it holds.
  *
- * Its statement is canceled; but not a commit that has passed
- * its check: see proc_cancel().  With zklock.terminate_on_loss, the loss of a
- * session-scoped hold ends the session; behind such a commit,
- * slot_end_commit() does that.  The caller is the worker, and holds the
- * partition lock exclusively.
+ * Its statement is canceled; but not a commit that has passed its check (see
+ * proc_cancel()), nor a call that begins again.  With
+ * zklock.terminate_on_loss, the loss of a session-scoped hold ends the session;
+ * behind such a commit, slot_end_commit() does that.  The caller is the worker,
+ * and holds the partition lock exclusively.
  */
 void
 proc_lose(ZkProcLock *proc)
@@ -265,7 +265,7 @@ proc_lose(ZkProcLock *proc)
 		pool->nclaim_losses++;
 		SpinLockRelease(&pool->lock);
 	}
-	else if (!proc->committing)
+	else if (!proc->committing && !proc->provisional)
 		(void) signal_backend(proc, proc->terminates ? SIGTERM : SIGINT);
 }
 

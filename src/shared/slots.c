@@ -119,7 +119,6 @@
 typedef struct SlotsShared
 {
 	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
-	pg_atomic_uint32 last_group;	/* see slots_new_group() */
 	pg_atomic_uint32 release_time;	/* see slots_release_time() */
 	ConditionVariable room;		/* broadcast when a slot is free again */
 } SlotsShared;
@@ -168,7 +167,6 @@ slots_startup_shmem(void)
 	if (!found)
 	{
 		pg_atomic_init_u32(&counts->nslots, 0);
-		pg_atomic_init_u32(&counts->last_group, 0);
 		pg_atomic_init_u32(&counts->release_time, 0);
 		ConditionVariableInit(&counts->room);
 	}
@@ -524,21 +522,6 @@ slots_release_time(void)
 }
 
 /*
- * slots_new_group
- *		A number for contenders to be created in one step; never 0.
- */
-uint32
-slots_new_group(void)
-{
-	uint32		group;
-
-	do
-		group = pg_atomic_add_fetch_u32(&counts->last_group, 1);
-	while (group == 0);
-	return group;
-}
-
-/*
  * slot_find_contender
  *		The contender of the slot with this key, and the slot's state; NONE if
  *		there is no such slot.
@@ -660,7 +643,7 @@ end_contender(ZkSlot *slot)
 static bool
 is_wanted_again(const ZkSlot *slot)
 {
-	return slot->asked && !slot->reserved && slot->refusal == ZK_REFUSAL_NONE;
+	return slot->asked && slot->refusal == ZK_REFUSAL_NONE;
 }
 
 /* The waits are no longer those that a deadlock was found for. */
@@ -714,9 +697,8 @@ next_state(const ZkSlot *slot, SlotEvent event)
 
 /*
  * The next contender is wanted.  Must any backend look at the slot all the
- * same?  A backend that takes several slots together must, since this
- * contender was not asked for together with its others; and a ready one that
- * has not asked must, to ask.  Backends that have asked wait on, and those in
+ * same?  One that waits for the previous contender to go must; and a ready one
+ * that has not asked, to ask.  Backends that have asked wait on, and those in
  * the lock manager do not look at the slot.
  */
 static bool
@@ -724,7 +706,7 @@ has_other_waiter(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted &&
-			(proc->together || (proc->ready && !proc->asked)))
+			(proc->watches || (proc->ready && !proc->asked)))
 			return true;
 	return false;
 }
@@ -805,15 +787,15 @@ slot_wake_any(const ZkSlot *slot)
  * slot_has_taker
  *		Is there a backend that can take the slot from the last holder?
  *
- * A writer gets the heavyweight lock in a moment, unless it waits for several;
- * but a reader that does not have it yet stands behind a writer there.
+ * A writer gets the heavyweight lock in a moment; but a reader that does not
+ * have it yet stands behind a writer there.
  */
 bool
 slot_has_taker(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted &&
-			(proc->ready || (!znode_is_shared(proc->kind) && !proc->together)))
+			(proc->ready || (!znode_is_shared(proc->kind) && !proc->watches)))
 			return true;
 	return false;
 }

@@ -22,8 +22,8 @@
 #include "shared/outcome.h"
 #include "storage/condition_variable.h"
 
-/* The most locks taken together, by one request to ZooKeeper. */
-#define ZK_MAX_TOGETHER		500
+/* The most names of one call of zk_lock_all() or zk_lock_any(). */
+#define ZK_MAX_NAMES		500
 
 typedef enum ZkSlotState
 {
@@ -37,7 +37,6 @@ typedef enum ZkSlotState
 /* What the worker keeps in ZooKeeper for a slot, or is asked to keep. */
 typedef struct ZkContender
 {
-	uint32		group;			/* number of those created in one step, or 0 */
 	int			permits;		/* a semaphore's permits, or 0 */
 	int			asker_pid;		/* of the backend that asked for it */
 	int32		sequence;
@@ -51,6 +50,8 @@ typedef struct ZkContender
 	bool		has_sequence:1;
 	bool		requeued:1;		/* its node has this sequence number, or this
 								 * UUID and another number */
+	bool		for_any:1;		/* asked for by a backend that wants any of
+								 * several locks */
 	bool		may_have_waits:1;	/* its znode may tell of waits that keep
 									 * it */
 } ZkContender;

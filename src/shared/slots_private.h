@@ -48,7 +48,6 @@ struct ZkSlot
 	uint8		token_refusal;	/* ZkRefusal: why there is no token */
 	uint8		asked_kind;		/* ZnodeKind of the contender asked for */
 	bool		queued:1;		/* WANTED, RELEASING: may take long */
-	bool		reserved:1;		/* for a backend that takes several together */
 	bool		asked:1;		/* a backend waits for a contender */
 	bool		mailed:1;		/* in the worker's mail */
 	bool		check_wanted:1; /* see ZK_MAIL_CHECK_WRITERS */
@@ -102,7 +101,6 @@ extern bool slots_give_up_retained(void);
 extern int64 slot_retain_time(const ZkSlot *slot);
 extern int32 slots_release_time(void);
 extern void slot_learn_release(ZkSlot *slot);
-extern uint32 slots_new_group(void);
 
 /* the states */
 extern void slot_event(ZkSlot *slot, SlotEvent event);

@@ -116,30 +116,27 @@ slots_report_full(void)
  * lock's own key, or *mine, which is filled in.
  */
 static const ZkKey *
-slot_key_for(const ZkKey *lock, ZnodeKind kind, bool together, ZkKey *mine)
+slot_key_for(const ZkKey *lock, ZnodeKind kind, ZkKey *mine)
 {
 	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
 		key_in_mode(lock, ZK_KEY_INSTANCE, mine);
 	else if (kind == ZNODE_READER)
-		/*
-		 * backends that ask for one lock cannot share a contender of several
-		 */
-		key_in_mode(lock, together ? ZK_KEY_SHARED_TOGETHER : ZK_KEY_SHARED,
-					mine);
+		key_in_mode(lock, ZK_KEY_SHARED, mine);
 	else
 		return lock;
 	return mine;
 }
 
 /*
- * Want the slot with this very key, found or made: see slot_want().  NULL if
- * all slots are in use.  Errors: 53200 out of ZkProcLocks.
+ * Want the slot with this very key, found or made: see slot_want().  "wish"
+ * has what the caller wants it for.  NULL if all slots are in use.  Errors:
+ * 53200 out of ZkProcLocks.
  */
 static ZkProcLock *
-want_this(const ZkKey *key, ZnodeKind kind, bool session,
-		  bool together, int alternatives, bool tries)
+want_this(const ZkKey *key, const ZkProcLock *wish)
 {
 	ZkProcLock *proc = proc_new();
+	bool		superuser;
 	ZkSlot	   *slot;
 
 	if (proc == NULL)
@@ -150,20 +147,18 @@ want_this(const ZkKey *key, ZnodeKind kind, bool session,
 		proc_free(proc);
 		return NULL;
 	}
+	superuser = proc->superuser;
+	*proc = *wish;
+	proc->superuser = superuser;
 	proc->slot = slot;
 	proc->procno = ZkMyProcNumber;
-	proc->kind = kind;
-	proc->session = session;
-	proc->terminates = session && zklock_terminate_on_loss;
+	proc->terminates = proc->session && zklock_terminate_on_loss;
 	proc->advisory = key_is_advisory(key);
-	proc->together = together;
-	proc->alternatives = alternatives;
-	proc->tries = tries;
 	proc->since = zk_now_us();
 	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);
 	slot->nwanting++;
-	if (alternatives > 0)
+	if (proc->alternatives > 0)
 		slot->nany++;
 	slot_unlock(slot);
 	return proc;
@@ -186,8 +181,8 @@ wanted_or_soon(ZkProcLock *proc)
  * Called before the wait for the heavyweight lock, so that a holder sees a
  * backend to hand the slot to.  A backend wants or holds a slot once;
  * slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of the
- * contender that the backend needs; "session" is only shown in zk_locks;
- * "together" is for slots_take_together().
+ * contender that the backend needs; "session" is only shown in zk_locks.
+ * "provisional": the hold is the call's own until slots_keep().
  *
  * If all zklock.max_locks slots are in use, those that are only retained are
  * given up.  Returns NULL if a slot is free soon: the caller waits for
@@ -197,13 +192,53 @@ wanted_or_soon(ZkProcLock *proc)
  * ZkProcLocks, which are never kept behind a release.
  */
 ZkProcLock *
-slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool together)
+slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool provisional)
 {
 	ZkKey		mine;
-	const ZkKey *served = slot_key_for(key, kind, together, &mine);
+	ZkProcLock	wish = {
+		.kind = kind,
+		.session = session,
+		.provisional = provisional
+	};
 
-	return wanted_or_soon(want_this(served, kind, session, together, 0,
-									false));
+	return wanted_or_soon(want_this(slot_key_for(key, kind, &mine), &wish));
+}
+
+/*
+ * slots_check_room
+ *		Can there be a slot for each of these locks, with those that are in use
+ *		by others?
+ *
+ * Slots that are only retained, or are being released, count as free, since
+ * slot_want() waits for them.  Errors: 53200 if there cannot.
+ */
+void
+slots_check_room(const ZkKey **keys, int n, ZnodeKind kind)
+{
+	HASH_SEQ_STATUS scan;
+	ZkSlot	   *slot;
+	int			needed = 0;
+
+	if (slots_in_use() + n <= zklock_max_locks)
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		ZkKey		mine;
+
+		slot = slot_find_locked(slot_key_for(keys[i], kind, &mine), LW_SHARED);
+		if (slot == NULL || slot->procs == NULL)
+			needed++;
+		if (slot != NULL)
+			slot_unlock(slot);
+	}
+	slots_lock_all(LW_SHARED);
+	slots_scan(&scan);
+	while ((slot = hash_seq_search(&scan)) != NULL)
+		if (slot->procs != NULL)
+			needed++;
+	slots_unlock_all();
+	if (needed > zklock_max_locks)
+		slots_report_full();
 }
 
 /*
@@ -239,13 +274,14 @@ is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
 ZkProcLock *
 slot_want_leaving(const ZkProcLock *proc)
 {
+	ZkProcLock	wish = {.kind = proc->kind,.watches = true};
 	ZkKey		other;
 	bool		stuck;
 
 	if (!is_other_mode_leaving(proc, &other, &stuck))
 		return NULL;
 	key_set_advisory(&other, proc->advisory);
-	return want_this(&other, proc->kind, false, true, 0, false);
+	return want_this(&other, &wish);
 }
 
 /* The backend needs a contender; the partition lock is held exclusively. */
@@ -272,7 +308,7 @@ retract_ask(ZkSlot *slot)
 		return;
 	slot->asked = false;
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (proc->asked && !proc->granted && !proc->together)
+		if (proc->asked && !proc->granted)
 		{
 			note_ask(proc, slot->asked_permits);
 			break;
@@ -299,9 +335,6 @@ note_unwanted(ZkProcLock *proc)
 	bool		asked = proc->asked;
 	bool		any = proc->alternatives > 0;
 
-	/* we reserved it, if we tried to take several together */
-	if (proc->together && proc->ready)
-		slot->reserved = false;
 	if (any)
 		slot->nany--;
 	remove_proc(proc);
@@ -365,7 +398,6 @@ take(ZkProcLock *proc, int64 now)
 	ZkSlot	   *slot = proc->slot;
 
 	slot->asked = false;
-	slot->reserved = false;
 	proc->retaken = slot->state == ZK_SLOT_IDLE &&
 		slot->turn.idle == TURN_RETAINED;
 	if (proc->retaken && slot->retaken < PG_UINT16_MAX)
@@ -421,7 +453,7 @@ try_join(ZkProcLock *proc)
 static void
 note_ahead(ZkProcLock *proc)
 {
-	if (proc->slot->reserved || key_is_of_instance(&proc->slot->key))
+	if (key_is_of_instance(&proc->slot->key))
 		return;
 	note_ask(proc, 0);
 	slot_event(proc->slot, SLOT_ASKED);
@@ -459,7 +491,7 @@ slot_ask_for_others(const ZkKey *key)
 	if (slot == NULL)
 		return;
 	for (proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted && !proc->together)
+		if (!proc->granted && !proc->watches)
 			break;
 	if (proc != NULL && slot->state == ZK_SLOT_NONE)
 		note_ahead(proc);
@@ -503,26 +535,6 @@ is_excluded_here(const ZkProcLock *proc)
 }
 
 /*
- * Take slots that are of this instance alone: all or none.  Sets *which if one
- * is held.
- */
-static ZkOutcome
-take_here(ZkProcLock **procs, int n, int *which)
-{
-	int64		now = zk_now_us();
-
-	for (int i = 0; i < n; i++)
-		if (is_excluded_here(procs[i]))
-		{
-			*which = i;
-			return ZK_QUEUED;
-		}
-	for (int i = 0; i < n; i++)
-		take(procs[i], now);
-	return ZK_ACQUIRED;
-}
-
-/*
  * If ZooKeeper has refused what was asked for, fill in *result; true once.
  * The partition lock is held exclusively.
  */
@@ -547,11 +559,15 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 	ZkSlot	   *slot = proc->slot;
 	ZkOutcome	outcome = ZK_PENDING;
 	int64		now;
-	int			which;
 
 	proc->ready = true;
 	if (key_is_of_instance(&slot->key))
-		return take_here(&proc, 1, &which);
+	{
+		if (is_excluded_here(proc))
+			return ZK_QUEUED;
+		take(proc, zk_now_us());
+		return ZK_ACQUIRED;
+	}
 	note_ask(proc, permits);
 	if (take_refusal(slot, result))
 		outcome = ZK_DENIED;
@@ -609,270 +625,55 @@ slot_take(ZkProcLock *proc, int permits, ZkResult *result)
 	return outcome;
 }
 
-/* The state of several slots that must be taken together. */
-typedef enum ZkTogether
-{
-	ZK_ALL_READY,				/* each is owned by the instance and idle */
-	ZK_ALL_NONE,				/* each can be asked for */
-	ZK_ALL_ASKED,				/* each was asked for in the same step */
-	ZK_APART					/* none of these */
-} ZkTogether;
-
-static ZkTogether
-how_together(ZkProcLock **procs, int n, uint32 group)
-{
-	int			ready = 0;
-	int			none = 0;
-	int			asked = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		const ZkSlot *slot = procs[i]->slot;
-
-		if (slot->state == ZK_SLOT_NONE)
-			none++;
-		else if (slot->state == ZK_SLOT_IDLE)
-			ready++;
-		if ((slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_WANTED) &&
-			group != 0 && slot->contender.group == group)
-			asked++;
-	}
-	return ready == n ? ZK_ALL_READY :
-		none == n ? ZK_ALL_NONE :
-		asked == n ? ZK_ALL_ASKED : ZK_APART;
-}
-
-/*
- * Ask for all slots in one step.  The partition locks are held until all are
- * in the mail, so the worker, when it opens one, finds the others there.
- */
-static uint32
-ask_together(ZkProcLock **procs, int n)
-{
-	uint32		group = slots_new_group();
-
-	for (int i = 0; i < n; i++)
-	{
-		ZkSlot	   *slot = procs[i]->slot;
-
-		note_ask(procs[i], 0);
-		slot_event(slot, SLOT_ASKED);
-		slot->asked = false;
-		slot->contender.group = group;
-	}
-	return group;
-}
-
-/*
- * Reserve all slots, so that no other backend of this instance asks for one of
- * them.  If one was refused, or a deadlock ends the wait or moves it
- * elsewhere, sets *which and fills in *result.
- */
-static ZkOutcome
-reserve_together(ZkProcLock **procs, int n, int *which, ZkResult *result)
-{
-	ZkOutcome	outcome = ZK_PENDING;
-
-	for (int i = 0; i < n; i++)
-		if (is_behind_any(procs[i]))
-		{
-			*which = i;
-			return ZK_GIVE_WAY;
-		}
-	for (int i = 0; i < n; i++)
-	{
-		ZkSlot	   *slot = procs[i]->slot;
-		ZkOutcome	end;
-
-		procs[i]->ready = true;
-		slot->reserved = true;
-		slot->asked = false;
-		if (take_refusal(slot, result))
-		{
-			*which = i;
-			return ZK_DENIED;
-		}
-		end = outcome_of_wait(procs[i], ZK_PENDING, result);
-		if (end != ZK_PENDING)
-		{
-			*which = i;
-			return end;
-		}
-		if (slot->queued || slot->state == ZK_SLOT_HELD)
-			outcome = ZK_QUEUED;
-	}
-	return outcome;
-}
-
-/* All slots are idle: take all or none. */
-static ZkOutcome
-take_all(ZkProcLock **procs, int n)
-{
-	int64		now = zk_now_us();
-
-	for (int i = 0; i < n; i++)
-		if (!is_surely_ours(procs[i]->slot, now))
-			return unproved(procs[i]);
-	for (int i = 0; i < n; i++)
-		take(procs[i], now);
-	return ZK_ACQUIRED;
-}
-
-/*
- * Give up what the instance owns or waits for, unless a backend holds it; the
- * partition lock is held exclusively.
- */
-static void
-give_up_unheld(ZkSlot *slot)
-{
-	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
-	{
-		slot->asked = false;
-		slot_event(slot, SLOT_GIVEN_UP);
-	}
-}
-
-static void
-give_up_together(ZkProcLock **procs, int n)
-{
-	for (int i = 0; i < n; i++)
-		give_up_unheld(procs[i]->slot);
-}
-
-/*
- * Which slot is to be waited for until all are in this state?
- *
- * The middle one of those that are not yet.  The caller checks all slots each
- * time it wakes up.  So it does that a few times, not once for each slot, in
- * whichever order they change.
- */
-static int
-choose_awaited(ZkProcLock **procs, int n, ZkSlotState state)
-{
-	int			left = 0;
-	int			which = 0;
-
-	for (int i = 0; i < n; i++)
-		if (procs[i]->slot->state != state)
-			left++;
-	left = (left + 1) / 2;
-	for (int i = 0; left > 0; i++)
-		if (procs[i]->slot->state != state)
-		{
-			which = i;
-			left--;
-		}
-	return which;
-}
-
-/*
- * slots_take_together
- *		As slot_take(), for several slots: all or none.
- *
- * Contenders for all are created in one step, so that any two callers that
- * take several locks stand in the same order in all queues, and cannot wait
- * for each other.  For the same reason no slot is kept while the caller waits
- * for one that was not asked for in that step.
- *
- * *group is the last such step of this call, 0 at first.  The caller must want
- * all slots and have the heavyweight locks of their names.  Answers as
- * slot_take(); ZK_DENIED, ZK_DEADLOCKED, ZK_REQUEUE_TIER1 and ZK_GIVE_WAY set
- * *which.  Unless all are taken, the caller waits for the condition variable
- * of slot *which; other slots may change, too.
- */
-ZkOutcome
-slots_take_together(ZkProcLock **procs, int n, uint32 *group, int *which,
-					ZkResult *result)
-{
-	bool		partitions[ZK_PARTITIONS];
-	ZkOutcome	outcome;
-	ZkTogether	together;
-
-	slots_lock_of(procs, n, partitions);
-	together = how_together(procs, n, *group);
-	*which = -1;
-	outcome = reserve_together(procs, n, which, result);
-	if (*which >= 0)
-		;
-	else if (key_is_of_instance(&procs[0]->slot->key))
-		outcome = take_here(procs, n, which);
-	else if (together == ZK_ALL_READY)
-		outcome = take_all(procs, n);
-	else if (together == ZK_ALL_NONE)
-		*group = ask_together(procs, n);
-	else if (together == ZK_APART)
-		give_up_together(procs, n);
-
-	if (*which < 0)
-		*which = choose_awaited(procs, n, together == ZK_APART ?
-								ZK_SLOT_NONE : ZK_SLOT_IDLE);
-	slots_unlock_of(partitions);
-	return outcome;
-}
-
 /*
  * slot_requeue_tier1
  *		The backend gives up the heavyweight lock and waits for it again, or
  *		waits for that of transactions that use a claim: its wait for the slot
  *		ends, and another one begins.
  *
- * The backends behind it use the contender from now on, if there is one; but a
- * contender that was created together with others is given up, as they all
- * are.
+ * The backends behind it use the contender from now on, if there is one.
  */
 void
 slot_requeue_tier1(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
-	bool		was_ready;
 
 	slot_lock(slot, LW_EXCLUSIVE);
-	was_ready = proc->ready;
 	proc->ready = false;
 	proc->victim_of = 0;
 	proc->since = zk_now_us();
 	if (proc->alternatives > 0)
 		move_to_end(proc);
-	if (proc->together && was_ready)
-	{
-		slot->reserved = false;
-		give_up_unheld(slot);
-	}
-	slot_unlock(slot);
-}
-
-/*
- * slot_yield
- *		Give up what the instance owns or waits for under this key, if no
- *		backend holds it.
- *
- * The caller has the heavyweight lock of the name, so no backend can take the
- * slot first; but the caller will wait for something else, which may in turn
- * wait for this slot.
- */
-void
-slot_yield(const ZkKey *key)
-{
-	ZkSlot	   *slot = slot_find_locked(key, LW_EXCLUSIVE);
-
-	if (slot == NULL)
-		return;
-	give_up_unheld(slot);
 	slot_unlock(slot);
 }
 
 /*
  * slot_yield_other_mode
- *		As slot_yield(), for the other mode of the lock whose slot the caller
- *		wants.
+ *		Give up what the instance owns or waits for of the lock in the other
+ *		mode than that of the slot that the caller wants, if no backend holds
+ *		it.
+ *
+ * The caller has the heavyweight lock of the name, so no backend can take that
+ * slot first; but the caller will wait for its own, which may in turn wait for
+ * that one.
  */
 void
 slot_yield_other_mode(const ZkProcLock *proc)
 {
 	ZkKey		other;
+	ZkSlot	   *slot;
 
-	if (key_in_other_mode(&proc->slot->key, &other))
-		slot_yield(&other);
+	if (!key_in_other_mode(&proc->slot->key, &other))
+		return;
+	slot = slot_find_locked(&other, LW_EXCLUSIVE);
+	if (slot == NULL)
+		return;
+	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
+	{
+		slot->asked = false;
+		slot_event(slot, SLOT_GIVEN_UP);
+	}
+	slot_unlock(slot);
 }
 
 /*
@@ -918,11 +719,15 @@ slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
 			  int alternatives, bool tries)
 {
 	ZkKey		mine;
-	const ZkKey *served = slot_key_for(key, kind, false, &mine);
+	ZkProcLock	wish = {
+		.kind = kind,
+		.session = session,
+		.alternatives = alternatives,
+		.tries = tries
+	};
 
-	StaticAssertStmt(ZK_MAX_TOGETHER < 1 << 9, "ZkProcLock.alternatives is too small");
-	return wanted_or_soon(want_this(served, kind, session, false, alternatives,
-									tries));
+	StaticAssertStmt(ZK_MAX_NAMES < 1 << 9, "ZkProcLock.alternatives is too small");
+	return wanted_or_soon(want_this(slot_key_for(key, kind, &mine), &wish));
 }
 
 static bool
@@ -947,7 +752,7 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 	if (!was_ready && slot->nwanting > 1)
 		slot_wake(slot);		/* backends behind us may go on */
 	if (was == ZK_SLOT_NONE && slot->state == ZK_SLOT_WANTED)
-		slot->contender.group = wait->group;
+		slot->contender.for_any = true;
 	if (outcome == ZK_QUEUED)
 	{
 		wait->waited[i] = true;
@@ -1095,7 +900,7 @@ try_all(ZkAnyWait *wait, bool owned)
 /*
  * slots_take_any
  *		Take the first slot that is available; else ask the worker for
- *		contenders for all of them, together.
+ *		contenders for all of them.
  *
  * The caller must want all slots, and has called slots_find_reachable().  A
  * slot that the instance owns is taken before any other is asked for.  Answers
@@ -1112,7 +917,6 @@ slots_take_any(ZkAnyWait *wait)
 
 	wait->which = -1;
 	wait->npending = wait->nqueued = wait->pending = 0;
-	wait->group = slots_new_group();
 	slots_lock_of(wait->procs, wait->n, partitions);
 	outcome = try_all(wait, true);
 	if (outcome == ZK_PENDING)
@@ -1333,6 +1137,28 @@ slot_is_mine(ZkProcLock *proc)
 	ZkRefusal	refusal;
 
 	return slot_read_token(proc, &token, &refusal);
+}
+
+/*
+ * slots_keep
+ *		A call has taken all its slots: from now on the loss of one cancels the
+ *		backend's statement.
+ *
+ * Returns false, and does nothing, if one has been lost already.
+ */
+bool
+slots_keep(ZkProcLock **procs, int n)
+{
+	bool		partitions[ZK_PARTITIONS];
+	bool		mine = true;
+
+	slots_lock_of(procs, n, partitions);
+	for (int i = 0; i < n && mine; i++)
+		mine = is_held(procs[i]);
+	for (int i = 0; i < n && mine; i++)
+		procs[i]->provisional = false;
+	slots_unlock_of(partitions);
+	return mine;
 }
 
 /*

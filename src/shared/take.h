@@ -55,24 +55,20 @@ typedef struct ZkAnyWait
 	int			npending;		/* slots of which nothing is known yet */
 	int			pending;		/* one of them */
 	int			nqueued;		/* slots for which contenders are ahead */
-	uint32		group;			/* of the contenders asked for */
 	ZkResult   *result;			/* of the call */
 } ZkAnyWait;
 
-/* one lock, or several together */
+/* one lock */
 extern void slots_report_full(void);
 extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
-							 bool together);
+							 bool provisional);
+extern void slots_check_room(const ZkKey **keys, int n, ZnodeKind kind);
 extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);
 extern void slot_unwant(ZkProcLock *proc);
 extern void slot_ask(ZkProcLock *proc);
 extern void slot_ask_for_others(const ZkKey *key);
 extern ZkOutcome slot_take(ZkProcLock *proc, int permits, ZkResult *result);
-extern ZkOutcome slots_take_together(ZkProcLock **procs, int n,
-									 uint32 *group, int *which,
-									 ZkResult *result);
 extern void slot_requeue_tier1(ZkProcLock *proc);
-extern void slot_yield(const ZkKey *key);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
@@ -89,6 +85,7 @@ extern bool slot_call_ahead(const ZkProcLock *proc);
 /* slots that the backend holds */
 extern bool slot_drop(ZkProcLock *proc, int64 now);
 extern bool slot_is_mine(ZkProcLock *proc);
+extern bool slots_keep(ZkProcLock **procs, int n);
 extern bool slot_read_token(ZkProcLock *proc, int64 *token,
 							ZkRefusal *refusal);
 extern bool slot_begin_commit(ZkProcLock *proc);

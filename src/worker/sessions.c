@@ -10,8 +10,7 @@
  * those with high numbers become empty; lifecycle.c closes a session that has
  * been empty for a while.
  *
- * A contender stays in one session until it is gone.  Contenders requested
- * together are one request, and so go into one session.
+ * A contender stays in one session until it is gone.
  *
  * The quota.  However a session ends, ZooKeeper writes one transaction that
  * lists the paths of all its ephemeral nodes: PrepRequestProcessor.java makes
@@ -175,8 +174,7 @@ quota_publish(int session)
 
 /*
  * sessions_choose
- *		The session in which to create nodes of so many bytes, for one
- *		contender or for several requested together.
+ *		The session in which to create nodes of so many bytes, for a contender.
  *
  * Returns NO_SESSION if they fit in none.
  */

@@ -24,6 +24,7 @@ use Time::HiRes qw(time);
 use ZkCluster;
 use ZkProxy;
 use ZkSession;
+use ZkWire;
 use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
@@ -319,20 +320,27 @@ sub reads_until
 {
 	my @names = map { "many/$_" } 1 .. 150 * $timeout;
 	my %theirs = map { ($_ => $foreign->lock(lock_dir($_))) } @names;
-	my $asked;
+	my @waiters = map { ZkWire->new($a) } 1 .. 30;
+	my (@share, $asked);
 
-	$session->send('BEGIN; SELECT zk_lock_all(ARRAY[' . join(',', map { "'$_'" } @names) . '])');
+	push @{ $share[ $_ % @waiters ] }, $names[$_] for 0 .. $#names;
+	$waiters[$_]->send('SELECT zk_lock_any(ARRAY[' . join(',', map { "'$_'" } @{ $share[$_] }) . '])')
+	  for 0 .. $#waiters;
 	wait_contenders($zk, $_, 2) for @names;
-	$session->wait_waiting(2);
 	reads_until(1);
 	$asked = reads_until(scalar @names);
 	cmp_ok($asked->{n}, '<=', 100 * ($asked->{seconds} + 0.1) + 10,
 		'however many wait, 100 of them read in a second, or fewer');
 	lose_events(1);
-	$foreign->unlock($theirs{$_}) for @names;
-	is($session->result->{sqlstate}, undef, '... and each looks again');
+	my @chosen = map { $_->[-1] } @share;
+	$foreign->unlock($theirs{$_}) for @chosen;
+	while (my @busy = grep { $_->busy } @waiters)
+	{
+		ZkWire::wait_any($PostgreSQL::Test::Utils::timeout_default, @busy) or last;
+	}
+	is_deeply([ map { $_->result->{out} } @waiters ], \@chosen, '... and each looks again');
 	lose_events(0);
-	$session->run_ok('COMMIT');
+	$_->quit for @waiters;
 }
 
 $session->quit;

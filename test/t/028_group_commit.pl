@@ -157,7 +157,7 @@ for my $prefix (qw(pending failing lost))
 	$permit->send("SELECT zk_acquire('failing_permit', 1)");
 	succeed('commits of the holders', @holders);
 	$node->poll_query_until('postgres',
-		'SELECT count(*) = ' . ($n + 4) . ' FROM zk_locks WHERE NOT granted');
+		'SELECT count(*) = ' . ($n + 3) . ' FROM zk_locks WHERE NOT granted');
 	kill 'CONT', $worker;
 
 	succeed("$n locks, of which the directory of one is gone",

@@ -30,6 +30,8 @@ my $node = zk_cluster('a', $zk,
 	'zklock.servers' => $servers,
 	'zklock.session_timeout' => '60s',
 	'zklock.commit_check' => 'off',
+	'zklock.retain_time' => 0,
+	'max_connections' => 70,
 	'max_locks_per_transaction' => 128);
 
 # The names of a set, each of which has a directory that nobody collects.
@@ -51,7 +53,8 @@ sub cycle
 	my $before = $proxy->requests('a-0');
 	my $now;
 
-	while (my @some = splice @left, 0, 500)
+	# a call is over before the worker looks after its owners
+	while (my @some = splice @left, 0, 100)
 	{
 		$node->safe_psql('postgres',
 			"SELECT zk_lock_all(ARRAY[" . join(',', map { "'$_'" } @some) . '])');
@@ -139,18 +142,16 @@ poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to 
 # lost, but the worker does not know yet: on the next connection.  Its loop sleeps
 # for 50 ms between the two.
 {
-	my $names = names('late/', 1200);
+	my $names = names('late/', 600);
+	my @takers = map { ZkWire->new($node) } 1 .. 50;
 
 	alter_system($node, 'zklock.mutation' => 'wake_late');
-	while (my @some = splice @$names, 0, 100)
+	while (my @some = splice @$names, 0, @takers)
 	{
-		my $taker = ZkWire->new($node);
-
-		$taker->send('SELECT zk_lock_all(ARRAY[' . join(',', map { "'$_'" } @some) . '])');
+		$takers[$_]->send("SELECT zk_lock('$some[$_]')") for 0 .. $#some;
 		sleep 0.02 + rand 0.2;
 		watched_again();
-		while ($taker->busy) { ZkWire::wait_any(60, $taker); }
-		$taker->result;
+		while (my @busy = grep { $_->busy } @takers) { ZkWire::wait_any(60, @busy); }
 		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	}
 	alter_system($node, 'zklock.mutation' => 'none');

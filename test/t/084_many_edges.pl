@@ -122,34 +122,4 @@ $holder->quit;
 $waiter->quit;
 $foreign->unlock($_) for @behind[ 0 .. $#behind - 1 ];
 
-#
-# One session holds one lock and waits for more than are looked at together,
-# whichever of them it is that matters
-#
-
-for my $node ($a, $b)
-{
-	$node->append_conf('postgresql.conf', "deadlock_timeout = '300ms'");
-	$node->reload;
-	$node->poll_query_until('postgres',
-		"SELECT setting = '300' FROM pg_settings WHERE name = 'deadlock_timeout'");
-}
-for my $which (1, 100)
-{
-	my @all = map { sprintf 'some.%03d', $_ } (1 .. 100);
-	my $wanted = $all[ $which - 1 ];
-	my @held = map { $foreign->lock(lock_dir($_)) } grep { $_ ne $wanted } @all;
-	my ($one, $two) = (ZkSession->new($a), ZkSession->new($b));
-
-	$one->run_ok("BEGIN; SELECT zk_lock('x.$which')", 'one holds a lock');
-	$two->run_ok("BEGIN; SELECT zk_lock('$wanted')", "and another one $wanted");
-	$one->send("SELECT zk_lock_all('{" . join(',', @all) . "}')");
-	wait_contenders($zk, $wanted, 2);
-	$two->send("SELECT zk_lock('x.$which')");
-	poll_until(sub { $one->done || $two->done }, 'the deadlock to end');
-	is(($one->done ? $one : $two)->result->{sqlstate},
-		'40P01', "of 100 locks that one waits for, $wanted closes a deadlock");
-	$foreign->unlock($_) for @held;
-	$_->quit for ($one, $two);
-}
 done_testing();

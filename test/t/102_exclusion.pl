@@ -159,10 +159,10 @@ $any->run_ok('BEGIN');
 $any->send(q{SELECT zk_lock_any(ARRAY['h', 'hs'])});
 $a->poll_query_until('postgres', 'SELECT count(*) = 2 FROM zk_locks WHERE NOT granted AND pid = ' . $any->pid);
 $robbed->run_ok(q{SELECT zk_unlock_all()});
-is($next->result->{message}, undef, '... and then free');
-$next->run_ok('COMMIT');
-is($any->result->{message}, undef, '... to the next one, too');
+is($any->result->{out}, 'hs', '... and then free: for one who waits for any, what nobody else waits for yet');
 $any->run_ok('COMMIT');
+is($next->result->{message}, undef, '... and for one who waits for all');
+$next->run_ok('COMMIT');
 $_->quit for ($robbed, $next);
 
 # a deadlock is PostgreSQL's

@@ -81,9 +81,6 @@ typedef enum Situation
 	AT_SEARCHING_IN_VAIN,		/* after the parents could not be made */
 	AT_ABANDONING,
 	AT_READING,
-	AT_ENTERING_GROUPED,		/* one of several; there is no second try */
-	AT_SEARCHING_GROUPED,
-	AT_READING_GROUPED,
 	AT_WATCHING,				/* the predecessor alone excludes us */
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
@@ -108,10 +105,8 @@ typedef enum Situation
 	AT_READING_LATE,			/* our number is late */
 	AT_WATCHING_LATE,
 	AT_RETREATING,
-	AT_RETREATING_GROUPED,
 	AT_RETREATING_READ,			/* the directory is known */
 	AT_REMOVING_DIR,
-	AT_REMOVING_DIR_GROUPED,
 	AT_LISTING_DIR,				/* nobody is known to be in it */
 	AT_LISTING_DIR_READ,			/* somebody is */
 	AT_LISTING_DIR_STRANGE,		/* no contender is, but something else */
@@ -124,15 +119,14 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_REQUEUEING,
 	RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_ABANDONING,
 	RECIPE_SEARCHING, RECIPE_SEARCHING,
-	RECIPE_ABANDONING, RECIPE_READING, RECIPE_ENTERING, RECIPE_SEARCHING,
-	RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
+	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING_CHILD,
 	RECIPE_READING, RECIPE_WATCHING, RECIPE_RETREATING, RECIPE_RETREATING,
-	RECIPE_RETREATING, RECIPE_REMOVING_DIR, RECIPE_REMOVING_DIR, RECIPE_LISTING_DIR,
-	RECIPE_LISTING_DIR, RECIPE_LISTING_DIR, RECIPE_AWAITING_EMPTY
+	RECIPE_REMOVING_DIR, RECIPE_LISTING_DIR, RECIPE_LISTING_DIR,
+	RECIPE_LISTING_DIR, RECIPE_AWAITING_EMPTY
 };
 
 /*
@@ -141,11 +135,8 @@ static const RecipeState situation_state[NSITUATIONS] = {
  */
 static const Situation situation_base[NSITUATIONS] = {
 	[AT_ENTERING_UNREAD] = AT_ENTERING,
-	[AT_ENTERING_GROUPED] = AT_ENTERING,
 	[AT_SEARCHING_REQUEUED] = AT_SEARCHING,
 	[AT_ABANDONING_REQUEUED] = AT_ABANDONING,
-	[AT_SEARCHING_GROUPED] = AT_SEARCHING,
-	[AT_READING_GROUPED] = AT_READING,
 	[AT_OWNER_CHECKING_WRITERS] = AT_OWNER,
 	[AT_OWNER_REVOCABLE] = AT_OWNER,
 	[AT_OWNER_NO_TOKEN] = AT_OWNER,
@@ -163,9 +154,7 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_OWNER_SET_IN_USE] = AT_OWNER_CONTENDED,
 	[AT_READING_LATE] = AT_READING,
 	[AT_WATCHING_LATE] = AT_WATCHING,
-	[AT_RETREATING_GROUPED] = AT_RETREATING,
 	[AT_RETREATING_READ] = AT_RETREATING,
-	[AT_REMOVING_DIR_GROUPED] = AT_REMOVING_DIR,
 	[AT_LISTING_DIR_READ] = AT_LISTING_DIR,
 	[AT_LISTING_DIR_STRANGE] = AT_LISTING_DIR
 };
@@ -710,33 +699,6 @@ static const Transition transitions[] = {
 	{"READING: expired -> NONE: gone",
 		AT_READING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
-	{"ENTERING: create no node, one of a group -> NONE: gone",
-		AT_ENTERING_GROUPED, IN_CREATE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"SEARCHING: children ok, without it, one of a group -> NONE: gone",
-		AT_SEARCHING_GROUPED, IN_MISSING, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"SEARCHING: children ok, none, one of a group -> NONE: gone",
-		AT_SEARCHING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"SEARCHING: children ok, only a semaphore's, one of a group -> NONE",
-		AT_SEARCHING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"SEARCHING: no node, one of a group -> NONE: gone",
-		AT_SEARCHING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"READING: children ok, without our node, one of a group -> NONE: gone",
-		AT_READING_GROUPED, IN_MISSING, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"READING: children ok, none, one of a group -> NONE: gone",
-		AT_READING_GROUPED, IN_EMPTY, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"READING: children ok, only a semaphore's, one of a group -> NONE",
-		AT_READING_GROUPED, IN_MIXED_MISSING, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"READING: no node, one of a group -> NONE: gone",
-		AT_READING_GROUPED, IN_CHILDREN_NO_NODE, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
 
 	{"WATCHING: predecessor deleted, the only one -> OWNER: stat",
 		AT_WATCHING, IN_DELETED, RECIPE_OWNER, "stat",
@@ -1139,12 +1101,6 @@ static const Transition transitions[] = {
 		AT_RETREATING, IN_RELEASE, RECIPE_LEAVING, "", 0, 0},
 	{"RETREATING: expired -> NONE: gone",
 		AT_RETREATING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
-	{"RETREATING: delete ok, directory not known, one of a group -> NONE",
-		AT_RETREATING_GROUPED, IN_DELETE_OK, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
-	{"RETREATING: delete no node, one of a group -> NONE: gone",
-		AT_RETREATING_GROUPED, IN_DELETE_NO_NODE, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
 	{"RETREATING: delete ok, directory known -> REMOVING_DIR: rmdir",
 		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
 
@@ -1165,12 +1121,6 @@ static const Transition transitions[] = {
 		AT_REMOVING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
 	{"REMOVING_DIR: expired -> NONE: gone",
 		AT_REMOVING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
-	{"REMOVING_DIR: rmdir ok, one of a group -> NONE: gone; renewed",
-		AT_REMOVING_DIR_GROUPED, IN_RMDIR_OK, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE | RECIPE_REPORT_RENEWED, 0},
-	{"REMOVING_DIR: rmdir no node, one of a group -> NONE: gone",
-		AT_REMOVING_DIR_GROUPED, IN_RMDIR_NO_NODE, RECIPE_NONE, "",
-	RECIPE_REPORT_GONE, 0},
 
 	{"LISTING_DIR: children ok, one -> LISTING_DIR: get",
 		AT_LISTING_DIR, IN_ALONE, RECIPE_LISTING_DIR, "get", 0, 0},
@@ -1420,7 +1370,7 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 
 	if (input == IN_WANT || input == IN_WANT_NEW_DIR ||
 		input == IN_WANT_UNREAD)
-		recipe_want(recipe, our_uuid, recipe->kind, recipe->grouped,
+		recipe_want(recipe, our_uuid, recipe->kind,
 					input != IN_WANT_NEW_DIR, input == IN_WANT_UNREAD, out);
 	else
 	{
@@ -1492,9 +1442,6 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_SEARCHING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
 		[AT_ABANDONING] = {IN_WANT, IN_CREATE_UNKNOWN, IN_RELEASE},
 		[AT_READING] = {IN_WANT, IN_CREATE_OK},
-		[AT_ENTERING_GROUPED] = {IN_WANT},
-		[AT_SEARCHING_GROUPED] = {IN_WANT, IN_CREATE_UNKNOWN},
-		[AT_READING_GROUPED] = {IN_WANT, IN_CREATE_OK},
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
@@ -1528,11 +1475,8 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_READING_LATE] = {IN_WANT, IN_CREATE_OK},
 		[AT_WATCHING_LATE] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_RETREATING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
-		[AT_RETREATING_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
 		[AT_RETREATING_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK},
 		[AT_REMOVING_DIR] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
-		IN_DELETE_OK},
-		[AT_REMOVING_DIR_GROUPED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK},
 		[AT_LISTING_DIR] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
 		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY},
@@ -1548,10 +1492,8 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_READING_LATE] = IN_CREATE_OK,
 		[AT_WATCHING_LATE] = IN_SECOND,
 		[AT_RETREATING] = IN_CREATE_OK,
-		[AT_RETREATING_GROUPED] = IN_CREATE_OK,
 		[AT_RETREATING_READ] = IN_CREATE_OK,
 		[AT_REMOVING_DIR] = IN_CREATE_OK,
-		[AT_REMOVING_DIR_GROUPED] = IN_CREATE_OK,
 		[AT_LISTING_DIR] = IN_CREATE_OK,
 		[AT_LISTING_DIR_READ] = IN_CREATE_OK,
 		[AT_LISTING_DIR_STRANGE] = IN_CREATE_OK,
@@ -1560,11 +1502,6 @@ bring_to(Recipe *recipe, Situation situation)
 	RecipeOutput out;
 
 	recipe_init(recipe);
-	recipe->grouped = situation == AT_ENTERING_GROUPED ||
-		situation == AT_SEARCHING_GROUPED ||
-		situation == AT_READING_GROUPED ||
-		situation == AT_RETREATING_GROUPED ||
-		situation == AT_REMOVING_DIR_GROUPED;
 	recipe->asks_retained = situation == AT_READING_ASKING ||
 		situation == AT_WATCHING_ASKING ||
 		situation == AT_WATCHING_RETAINED || situation == AT_WATCHING_IN_USE;
@@ -1756,10 +1693,9 @@ test_none_sends_nothing(void **state)
 		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_ALONE, IN_EXPIRED},
 		{AT_OWNER_RETAINING_CONTENDED, IN_STAT_NO_NODE},
 		{AT_WATCHING_RETAINED, IN_EXPIRED},
-		{AT_READING_GROUPED, IN_MISSING},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED},
-		{AT_REMOVING_DIR_GROUPED, IN_RMDIR_NO_NODE}, {AT_READING_CHILD, IN_EXPIRED},
+		{AT_READING_CHILD, IN_EXPIRED},
 		{AT_RETREATING, IN_EXPIRED}, {AT_AWAITING_EMPTY, IN_EXPIRED},
 		{AT_LISTING_DIR_READ, IN_EXPIRED}
 	};
@@ -1830,7 +1766,7 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 	};
 
 	recipe_init(recipe);
-	recipe_want(recipe, our_uuid, KIND(shared), false, true, false,
+	recipe_want(recipe, our_uuid, KIND(shared), true, false,
 				&out);
 	assert_string_equal(out.ops[0].node, shared ? READER_PREFIX : OUR_PREFIX);
 	znode_contender_name(our_uuid, KIND(shared), sequence, node);
@@ -2477,7 +2413,7 @@ test_orphans_leave_room(void **state)
 
 	/* and with nothing to spare, those that are seen next time go then */
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  &sequence, &out);
 	give_children(&recipe, many, lengthof(many), &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
@@ -2664,7 +2600,7 @@ test_resume(void **state)
 
 		recipe_init(&recipe);
 		memset(&out, 0xFF, sizeof(out));
-		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared), false,
+		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared),
 					  cases[i].how, cases[i].created ? &our_sequence : NULL,
 					  &out);
 		assert_int_equal(recipe.state, cases[i].state);
@@ -2692,21 +2628,21 @@ test_resume_and_go_on(void **state)
 
 	(void) state;
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  NULL, &out);
 	give(&recipe, IN_MISSING, &out);
 	assert_string_equal(describe_ops(&out), "create children");
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  &our_sequence, &out);
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_STAT_OURS, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
@@ -2714,7 +2650,7 @@ test_resume_and_go_on(void **state)
 	recipe_free(&recipe);
 
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX,
 				  RECIPE_RESUME_RELEASING, NULL, &out);
 	give(&recipe, IN_THIRD, &out);
 	assert_string_equal(describe_ops(&out), "delete");
@@ -2790,7 +2726,7 @@ test_requeue_conditions(void **state)
 
 	(void) state;
 	recipe_init(&recipe);
-	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
+	recipe_resume(&recipe, our_uuid, ZNODE_READER, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_REQUEUE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
@@ -3037,7 +2973,7 @@ test_watch_queue(void **state)
 			recipe_init(&recipe);
 			recipe.retain = at % 2 == 0;
 			tried = recipe.retain && queues[i].kind != ZNODE_READER;
-			recipe_resume(&recipe, our_uuid, queues[i].kind, false,
+			recipe_resume(&recipe, our_uuid, queues[i].kind,
 						  RECIPE_RESUME_OWNED, &queues[i].sequence, &out);
 			if (!recipe.retain)
 				give(&recipe, IN_WATCH_QUEUE, &out);
@@ -3188,7 +3124,7 @@ test_other_clients(void **state)
 		assert_int_equal(recipe.state, RECIPE_WATCHING);
 		assert_int_equal(recipe.others, i > 0);
 		give(&recipe, IN_EXPIRED, &out);
-		recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, false, &out);
+		recipe_want(&recipe, our_uuid, ZNODE_MUTEX, true, false, &out);
 		assert_false(recipe.others);
 		recipe_free(&recipe);
 	}
@@ -3246,7 +3182,7 @@ test_watch_queue_ignores_sibling(void **state)
 		in.sibling = sibling;
 		recipe_step(&recipe, &in, &out);
 		give(&recipe, IN_EXPIRED, &out);
-		recipe_want(&recipe, our_uuid, recipe.kind, false, true,
+		recipe_want(&recipe, our_uuid, recipe.kind, true,
 					false, &out);
 		give(&recipe, IN_CREATE_UNKNOWN, &out);
 		give_children(&recipe, children, 1, &out);
@@ -3443,7 +3379,7 @@ test_resume_retaining(void **state)
 	/* nobody has watched since; which may take the watch's event with it */
 	recipe_init(&recipe);
 	recipe.retain = true;
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	check_serials(&recipe, 0, &out);
 	assert_string_equal(describe_ops(&out), "stat list");
@@ -3459,7 +3395,7 @@ test_resume_retaining(void **state)
 	/* in the other order, and it can be given up at once */
 	recipe_init(&recipe);
 	recipe.retain = true;
-	recipe_resume(&recipe, our_uuid, ZNODE_READER, false, RECIPE_RESUME_OWNED,
+	recipe_resume(&recipe, our_uuid, ZNODE_READER, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
@@ -3472,7 +3408,7 @@ test_resume_retaining(void **state)
 	/* one that is being given up is nobody's to wait for */
 	recipe_init(&recipe);
 	recipe.retain = recipe.asks_retained = true;
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX,
 				  RECIPE_RESUME_RELEASING, &our_sequence, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	recipe_free(&recipe);
@@ -3480,7 +3416,7 @@ test_resume_retaining(void **state)
 	/* one that waits asks, and watches the queue when it owns */
 	recipe_init(&recipe);
 	recipe.retain = recipe.asks_retained = true;
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_WANTED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  &our_sequence, &out);
 	assert_string_equal(describe_ops(&out), "children");
 	give(&recipe, IN_SECOND, &out);
@@ -3495,7 +3431,7 @@ test_resume_retaining(void **state)
 	/* the same, its create not known to have arrived */
 	recipe_init(&recipe);
 	recipe.retain = recipe.asks_retained = true;
-	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, false, RECIPE_RESUME_OWNED,
+	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_OWNED,
 				  NULL, &out);
 	assert_string_equal(describe_ops(&out), "search");
 	give(&recipe, IN_SECOND, &out);
@@ -3835,47 +3771,6 @@ test_revocation_data(void **state)
 	}
 }
 
-/* Another name's directories are not ours to make one by one. */
-static void
-test_grouped_directories(void **state)
-{
-	Recipe		recipe;
-	RecipeOutput out;
-
-	(void) state;
-	recipe_init(&recipe);
-	recipe.grouped = true;
-	give(&recipe, IN_WANT_NEW_DIR, &out);
-	assert_string_equal(describe_ops(&out), "mkdirs create children");
-	give(&recipe, IN_MKDIR_OK, &out);
-	give(&recipe, IN_CREATE_NO_NODE, &out); /* collected meanwhile */
-	assert_int_equal(out.report, RECIPE_REPORT_GONE);
-	assert_int_equal(out.nops, 0);
-	assert_false(recipe.dir_known);
-
-	give(&recipe, IN_WANT_NEW_DIR, &out);
-	give_mkdirs_refused(&recipe, &out);
-	give(&recipe, IN_CREATE_NO_NODE, &out);
-	assert_int_equal(out.report, REPORT_FAILED);
-	assert_int_equal(out.error, ERROR_MKDIRS);
-
-	/* one that fails takes the others with it: theirs is not known */
-	give(&recipe, IN_WANT, &out);
-	assert_string_equal(describe_ops(&out), "create children");
-	give(&recipe, IN_CREATE_UNKNOWN, &out);
-	assert_string_equal(describe_ops(&out), "search");
-	give(&recipe, IN_MISSING, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_GONE);
-	assert_int_equal(out.nops, 0);
-
-	/* the next contender is none of a group any more */
-	recipe_want(&recipe, our_uuid, ZNODE_MUTEX, false, true, false,
-				&out);
-	give(&recipe, IN_CREATE_NO_NODE, &out);
-	assert_string_equal(describe_ops(&out), "mkdirs create children");
-	recipe_free(&recipe);
-}
-
 /* Every kind of contender enters and is found under a name of its own. */
 static void
 test_kinds(void **state)
@@ -3896,7 +3791,7 @@ test_kinds(void **state)
 		znode_contender_prefix(our_uuid, kinds[i], prefix);
 		znode_contender_name(our_uuid, kinds[i], our_sequence, own);
 		recipe_init(&recipe);
-		recipe_want(&recipe, our_uuid, kinds[i], false, true, false,
+		recipe_want(&recipe, our_uuid, kinds[i], true, false,
 					&out);
 		assert_string_equal(out.ops[0].node, prefix);
 		give(&recipe, IN_CREATE_UNKNOWN, &out);
@@ -3907,10 +3802,9 @@ test_kinds(void **state)
 		recipe_free(&recipe);
 
 		recipe_init(&recipe);
-		recipe_resume(&recipe, our_uuid, kinds[i], true,
+		recipe_resume(&recipe, our_uuid, kinds[i],
 					  RECIPE_RESUME_RELEASING, &our_sequence, &out);
 		assert_string_equal(out.ops[0].node, own);
-		assert_true(recipe.grouped);
 		recipe_free(&recipe);
 	}
 }
@@ -3988,7 +3882,6 @@ main(void)
 		cmocka_unit_test(test_orphans_leave_room_for_list),
 		cmocka_unit_test(test_serials_wrap),
 		cmocka_unit_test(test_revocation_data),
-		cmocka_unit_test(test_grouped_directories),
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_free_is_repeatable),
 		cmocka_unit_test(test_state_names)

@@ -105,7 +105,6 @@ typedef struct Client
 	bool		watches_queue;	/* has asked for it, or retains */
 	bool		alone;			/* told so, and nothing else since */
 	bool		set_in_use;		/* has written that it needs the lock */
-	int			creates;		/* sent for this contender */
 	unsigned	report;			/* by the last step */
 } Client;
 
@@ -133,7 +132,6 @@ typedef struct Tally
 	unsigned long writer;
 	unsigned long revoked;
 	unsigned long mixed;
-	unsigned long dissolved;	/* grouped contenders that did not reenter */
 	unsigned long alone;
 	unsigned long contended;
 	unsigned long contended_unknown;	/* for the list was refused */
@@ -689,11 +687,8 @@ take_end_news(Client *client, const RecipeOutput *out)
 	if (out->report & RECIPE_REPORT_GONE)
 	{
 		model_check(client->active, "gone only once");
-		if (client->wanted && !client->owner && client->session.alive)
-		{
-			model_check(recipe->grouped, "who wants the lock goes on");
-			tally.dissolved++;
-		}
+		model_check(!client->wanted || client->owner ||
+					!client->session.alive, "who wants the lock goes on");
 		client->active = client->wanted = client->owner = false;
 		client->created = client->left = client->looking = false;
 		client->requeued = false;
@@ -791,8 +786,6 @@ check_op(Client *client, const RecipeOutput *out, int i)
 							OF_RECIPE ||
 							client->session.entries[j].kind !=
 							REQUEST_CREATE, "one create at a time");
-			model_check(client->creates++ == 0 || !recipe->grouped,
-						"one of a group is not created alone");
 			model_check(recipe->retain == client->retains,
 						"a contender says what it is from the beginning");
 			break;
@@ -1303,7 +1296,7 @@ hear_of_expiry(ModelSession *session)
 }
 
 static void
-want(Client *client, bool shared, bool grouped, bool dir_known)
+want(Client *client, bool shared, bool dir_known)
 {
 	RecipeOutput out;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
@@ -1311,12 +1304,11 @@ want(Client *client, bool shared, bool grouped, bool dir_known)
 	model_make_uuid(uuid);
 	note(client, shared ? "wants shared" : "wants", dir_known);
 	client->active = client->wanted = true;
-	client->creates = 0;
 	client->queued = client->told_retained = client->contended = false;
 	client->set_in_use = false;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
-	recipe_want(&client->recipe, uuid, kind_of(shared), grouped, dir_known,
+	recipe_want(&client->recipe, uuid, kind_of(shared), dir_known,
 				succession_next(&client->succession) != 0 || model_one_in(8),
 				&out);
 	take_output(client, &out);
@@ -1348,7 +1340,6 @@ requeue(Client *client)
 	client->in_use = client->giving_way = client->watches_queue = false;
 	client->queued = client->told_retained = client->contended = false;
 	client->set_in_use = false;
-	client->creates = 0;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
 	step(client, &in);
@@ -1492,7 +1483,6 @@ restart_worker(ModelSession *session, int applied)
 	client->token = client->no_token = client->left = false;
 	client->guarded = client->watch_refused = client->set_refused = false;
 	client->looking = false;
-	client->creates = 0;
 	recipe_free(&client->recipe);
 	recipe_init(&client->recipe);
 	if (!client->active)
@@ -1506,7 +1496,7 @@ restart_worker(ModelSession *session, int applied)
 		take_output(client, &out);
 		return;
 	}
-	recipe_resume(&client->recipe, old.uuid, old.kind, old.grouped,
+	recipe_resume(&client->recipe, old.uuid, old.kind,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING,
@@ -1862,7 +1852,6 @@ typedef struct Scenario
 {
 	const char *title;
 	bool		shared;
-	bool		grouped;
 	bool		guarded;		/* and asked for the lock, once owned */
 	bool		root_missing;
 	bool		dir_known;		/* or so we believe */
@@ -1903,11 +1892,6 @@ static const Scenario scenarios[] = {
 	.refusals = true, .faults = 2},
 	{"free lock, guarded, and asked for", .guarded = true, .dir_known = true,
 	.faults = 2},
-	{"one of a group", .grouped = true, .dir_known = true, .others = {W},
-	.faults = 2},
-	{"one of a group, first use of the namespace", .grouped = true,
-		.root_missing = true, .dir_missing = true, .in_a_row = true,
-	.faults = 2},
 	{"one ahead, three faults", .dir_known = true, .others = {W},
 	.faults = 3},
 	{"one ahead gives way", .asks_retained = true, .retain = true,
@@ -1941,8 +1925,6 @@ static const Scenario scenarios[] = {
 	.first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
 	{"a late reader behind a reader", .shared = true, .dir_known = true,
 	.others = {R}, .first = ZNODE_LATE_SEQUENCE - 1, .faults = 1},
-	{"late, one of a group", .grouped = true, .dir_known = true,
-	.first = ZNODE_LATE_SEQUENCE, .in_a_row = true, .faults = 2},
 	{"late, deletes refused", .dir_known = true, .refusals = true,
 	.first = ZNODE_LATE_SEQUENCE, .faults = 2},
 	{"the last number with an order", .dir_known = true, .others = {W},
@@ -2007,7 +1989,7 @@ set_scene(Play *play, const Scenario *scenario)
 	play->came = scenario->behind == NULL;
 	play->kept = !scenario->retain || scenario->behind == NULL;
 	play->faults = scenario->faults;
-	want(client, scenario->shared, scenario->grouped, scenario->dir_known);
+	want(client, scenario->shared, scenario->dir_known);
 }
 
 /* With nothing on its way, others do what they are there for. */
@@ -2293,7 +2275,7 @@ relay_on(Client *client, bool requeues, int *wants)
 	else if (!client->active && *wants > 0)
 	{
 		(*wants)--;
-		want(client, false, false, true);
+		want(client, false, true);
 	}
 	else if (schedule_catch_up(&client->session))
 		return true;
@@ -2317,7 +2299,7 @@ play_relay(const void *plan)
 		foreigner_enters(relay->ahead, true);
 	client = add_client();
 	scene->unread = true;
-	want(client, relay->shared, false, true);
+	want(client, relay->shared, true);
 	for (;;)
 	{
 		RelayEvent	possible[RELAY_EVENTS];
@@ -2414,7 +2396,7 @@ static const Mix mixes[] = {
 	.unread = true, .calm = 20},
 	{"with nothing read, the counter ends", .foreigners = true, .end = true,
 		.refusals = true, .unread = true, .semaphores = true,
-	.calm = 30},
+	.calm = 40},
 	{"owners queue again", .foreigners = true, .restarts = true,
 	.requeues = true, .calm = 12},
 	{"an owner queues again, hardly a fault", .clients = 1, .restarts = true,
@@ -2560,16 +2542,12 @@ random_requeue(const Mix *mix, Client *client)
 	}
 }
 
-/*
- * One draw after the other: the order of a call's arguments is the compiler's.
- */
 static void
 want_at_random(const Mix *mix, Client *client, bool dir_known)
 {
-	bool		grouped = !mix->traced && model_one_in(4);
 	bool		shared = !mix->traced && model_one_in(3);
 
-	want(client, shared, grouped, dir_known);
+	want(client, shared, dir_known);
 }
 
 /*
@@ -2806,7 +2784,6 @@ static void
 check_owner_tally(const Mix *mix, const Tally *before,
 				  const ModelTally *model_before)
 {
-	assert_true(tally.dissolved > before->dissolved);
 	assert_true(tally.revoked > before->revoked);
 	assert_true(tally.no_writer > before->no_writer);
 	if (mix->clients != 1 || mix->foreigners)

@@ -818,12 +818,12 @@ assert_kept_until(Turn turn, int64_t retain_time, int64_t until)
 
 	if (until > turn.idle_since)
 	{
-		assert_int_equal(turn_checked(&turn, false, retain_time, until - 1,
+		assert_int_equal(turn_checked(&turn, retain_time, until - 1,
 									  &check_at), TURN_KEEP);
 		assert_int_equal(check_at, until);
 	}
 	check_at = 0;
-	assert_int_equal(turn_checked(&turn, false, retain_time, until,
+	assert_int_equal(turn_checked(&turn, retain_time, until,
 								  &check_at), TURN_GIVE_UP);
 	assert_int_equal(check_at, 0);
 }
@@ -991,28 +991,13 @@ i8_it_is_checked_again_in_time(void **state)
 	int64_t		check_at = 0;
 
 	(void) state;
-	for (int reserved = 0; reserved < 2; reserved++)
-	{
-		assert_int_equal(turn_checked(&turn, reserved, RETAIN, DROPPED_AT,
-									  &check_at), TURN_KEEP);
-		assert_int_equal(check_at, DROPPED_AT + RETAIN);
-	}
+	assert_int_equal(turn_checked(&turn, RETAIN, DROPPED_AT, &check_at),
+					 TURN_KEEP);
+	assert_int_equal(check_at, DROPPED_AT + RETAIN);
 }
 
 static void
-i9_it_is_kept_for_others_that_are_wanted_with_it(void **state)
-{
-	Turn		turn = idle(TURN_GRANTED, TURN_UNKNOWN);
-	int64_t		check_at = 0;
-
-	(void) state;
-	assert_int_equal(turn_checked(&turn, true, RETAIN, DROPPED_AT + IDLE,
-								  &check_at), TURN_KEEP);
-	assert_int_equal(check_at, DROPPED_AT + IDLE + IDLE);
-}
-
-static void
-i10_what_nobody_takes_is_given_up(void **state)
+i9_what_nobody_takes_is_given_up(void **state)
 {
 	(void) state;
 	for (int i = 0; i < NBEHIND; i++)
@@ -1152,8 +1137,7 @@ main(void)
 		cmocka_unit_test(i6_the_worker_takes_what_was_left),
 		cmocka_unit_test(i7_but_not_from_a_taker_or_ahead_of_time),
 		cmocka_unit_test(i8_it_is_checked_again_in_time),
-		cmocka_unit_test(i9_it_is_kept_for_others_that_are_wanted_with_it),
-		cmocka_unit_test(i10_what_nobody_takes_is_given_up),
+		cmocka_unit_test(i9_what_nobody_takes_is_given_up),
 		cmocka_unit_test(p1_a_grant_relies_on_the_commit),
 		cmocka_unit_test(p2_the_lease_proves_all),
 		cmocka_unit_test(p3_what_may_be_retained_needs_it),

@@ -67,7 +67,7 @@
  *										HABIT_ROW
  *	T4	else							as they are
  *
- *	broken: the lock is taken together with others, and not to be retained
+ *	broken: it is taken as any of several locks, and not to be retained
  *	X1									there is no row
  *
  *	of others: another kind of client has been seen in the queue.  Its tries
@@ -259,7 +259,7 @@ habit_dropped(Habit *habit, int64_t most, int32_t number, uint32_t retaken,
 		require_takes(habit, retaken, revoked);
 }
 
-/* The lock is taken together with others. */
+/* It is taken as any of several locks. */
 void
 habit_broken(Habit *habit)
 {

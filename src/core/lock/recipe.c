@@ -244,8 +244,7 @@
  *	any			expired -> NONE: lost if it was OWNER, else gone
  *
  * A contender that may be retained watches the queue from the moment that it
- * owns the lock.  A grouped contender (zk_lock_all) never enters a second
- * time: where the table says so, it is gone instead.
+ * owns the lock.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -412,19 +411,6 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 	if (!unread)
 		send_op(out, REQUEST_CHILDREN, NULL, next_serial(recipe));
 	recipe->state = RECIPE_ENTERING;
-}
-
-/*
- * Our node was not created, or has been deleted: create it again.  A grouped
- * contender is gone instead: its caller must enqueue the whole group again.
- */
-static void
-reenter(Recipe *recipe, RecipeOutput *out)
-{
-	if (recipe->grouped)
-		end(recipe, out, 0);
-	else
-		enter(recipe, false, out);
 }
 
 static void
@@ -603,7 +589,7 @@ enter_without_directory(Recipe *recipe, RecipeOutput *out)
 {
 	if (ZK_MUTATED(ZK_DIRECTORY_STAYS))
 	{
-		reenter(recipe, out);
+		enter(recipe, false, out);
 		return;
 	}
 	recipe->dir_known = false;
@@ -613,7 +599,7 @@ enter_without_directory(Recipe *recipe, RecipeOutput *out)
 	{
 		/* missing parents, or an idle container was just collected */
 		recipe->parents_tried = true;
-		reenter(recipe, out);
+		enter(recipe, false, out);
 	}
 }
 
@@ -792,7 +778,7 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (!find_place(recipe, in, out, &unordered))
 	{
 		out->report &= ~RECIPE_REPORT_MIXED;
-		reenter(recipe, out);	/* another client deleted our node */
+		enter(recipe, false, out);	/* another client deleted our node */
 	}
 	else if (out->report & RECIPE_REPORT_MIXED)
 	{
@@ -993,7 +979,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 					evaluate(recipe, in, out);
 			}
 			else if (wanted)
-				reenter(recipe, out);
+				enter(recipe, false, out);
 			else
 				end(recipe, out, 0);
 			break;
@@ -1047,7 +1033,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_NO_NODE:
 			/* the previous node was gone, so none has been created */
 			if (wanted)
-				reenter(recipe, out);
+				enter(recipe, false, out);
 			else
 				end(recipe, out, 0);
 			break;
@@ -1286,14 +1272,14 @@ static void
 enter_new_directory(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->dir_known = true;
-	reenter(recipe, out);
+	enter(recipe, false, out);
 }
 
 static void
 enter_removed_directory(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->dir_known = false;
-	reenter(recipe, out);
+	enter(recipe, false, out);
 }
 
 /* Find the last contender in the old directory, if that still exists. */
@@ -1629,14 +1615,14 @@ on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			if (recipe->directory != 0)
 				remove_directory(recipe, out);
 			else
-				reenter(recipe, out);
+				enter(recipe, false, out);
 			break;
 		case REQUEST_UNKNOWN:
 			retreat(recipe, out);
 			break;
 		case REQUEST_NO_NODE:
 			/* already gone: the directory read may be the new one */
-			reenter(recipe, out);
+			enter(recipe, false, out);
 			break;
 		case REQUEST_REFUSED:
 			recipe->refused = true;
@@ -1698,27 +1684,23 @@ recipe_free(Recipe *recipe)
  * recipe_want
  *		Queue for the lock with a new contender.
  *
- * "uuid" must never have been used in this lock directory.  "grouped": the
- * contender is one of several created in one step, and is gone rather than
- * created again alone.  "dir_known": the directory has been seen, which saves
- * an operation.  "unread": the new number is likely to own the lock with
- * nothing read, which saves the read; if it does not, the read takes another
- * round trip.  The recipe must be in RECIPE_NONE.  "out" is overwritten.
+ * "uuid" must never have been used in this lock directory.  "dir_known": the
+ * directory has been seen, which saves an operation.  "unread": the new number
+ * is likely to own the lock with nothing read, which saves the read; if it does
+ * not, the read takes another round trip.  The recipe must be in RECIPE_NONE.
+ * "out" is overwritten.
  */
 void
 recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-			ZnodeKind kind, bool grouped, bool dir_known, bool unread,
-			RecipeOutput *out)
+			ZnodeKind kind, bool dir_known, bool unread, RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 	if (recipe->state != RECIPE_NONE)
 		return;
 	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
 	recipe->kind = kind;
-	recipe->grouped = grouped;
 	recipe->dir_known = dir_known;
-	recipe->parents_tried = grouped && !dir_known;	/* there is no second
-													 * attempt */
+	recipe->parents_tried = false;
 	recipe->mkdir_error = 0;
 	recipe->has_sibling = false;
 	recipe->others = false;
@@ -1738,13 +1720,12 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
  */
 void
 recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-			  ZnodeKind kind, bool grouped, RecipeResume how,
-			  const int32_t *sequence, RecipeOutput *out)
+			  ZnodeKind kind, RecipeResume how, const int32_t *sequence,
+			  RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
 	recipe->kind = kind;
-	recipe->grouped = grouped;
 
 	if (sequence == NULL)
 	{
@@ -1823,7 +1804,6 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		watch_revocation(recipe, out);
 	else if (in->event == RECIPE_REQUEUE && recipe->kind != ZNODE_READER)
 	{
-		recipe->grouped = false;
 		recipe->parents_tried = false;
 		recipe->mkdir_error = 0;
 		requeue(recipe, out);

@@ -127,7 +127,6 @@ typedef struct Recipe
 	RecipeState state;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
 	ZnodeKind	kind;
-	bool		grouped;		/* one of several that are enqueued together */
 	bool		dir_known;		/* the lock directory has been seen to exist */
 	bool		unread;			/* ENTERING: no read behind the create */
 	bool		requeued;		/* our node may be the previous one, with this
@@ -185,10 +184,10 @@ typedef enum RecipeResume
 extern void recipe_init(Recipe *recipe);
 extern void recipe_free(Recipe *recipe);
 extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-						ZnodeKind kind, bool grouped, bool dir_known,
-						bool unread, RecipeOutput *out);
+						ZnodeKind kind, bool dir_known, bool unread,
+						RecipeOutput *out);
 extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-						  ZnodeKind kind, bool grouped, RecipeResume how,
+						  ZnodeKind kind, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);
 extern void recipe_resume_requeued(Recipe *recipe,
 								   const uint8_t uuid[ZNODE_UUID_BYTES],

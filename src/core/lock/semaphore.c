@@ -670,7 +670,7 @@ queue(Semaphore *semaphore, SemaphoreOutput *out)
 	semaphore->state = SEMAPHORE_QUEUEING;
 	if (semaphore->lock.state == RECIPE_NONE)
 	{
-		recipe_want(&semaphore->lock, semaphore->uuid, ZNODE_MUTEX, false,
+		recipe_want(&semaphore->lock, semaphore->uuid, ZNODE_MUTEX,
 					true, false, &lock);
 		take_lock_output(semaphore, &lock, out);
 	}
@@ -1317,7 +1317,7 @@ semaphore_resume(Semaphore *semaphore, const uint8_t uuid[ZNODE_UUID_BYTES],
 	search(semaphore, out, states[how]);
 
 	/* an owner does not need the lock, but may still have it */
-	recipe_resume(&semaphore->lock, uuid, ZNODE_MUTEX, false,
+	recipe_resume(&semaphore->lock, uuid, ZNODE_MUTEX,
 				  how == RECIPE_RESUME_WANTED ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING, NULL, &lock);
 	take_lock_output(semaphore, &lock, out);

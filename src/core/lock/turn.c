@@ -117,10 +117,7 @@
  *											give up
  *	I7	mail opened, else					keep
  *	I8	checked, the time of K is not over	keep; check again when it is
- *	I9	checked, for a ready backend that wants others with it
- *											keep; check again after
- *											TURN_MAX_IDLE
- *	I10	checked, else						give up
+ *	I9	checked, else						give up
  *
  *	proof: is an idle slot known well enough to be ours?  An instance that was
  *	cut off may not know of its loss yet.  Recent handoffs and grants rely on
@@ -427,19 +424,18 @@ turn_mail_opened(const Turn *turn, bool taker, int64_t retain_time,
  *		The worker checks whether a slot has been idle for too long.
  *
  * The backends that it was kept for may not come, or may wait for something
- * else first; other instances must not wait for them.  "reserved": a ready
- * backend wants it together with other locks.  Returns TURN_GIVE_UP; or
- * TURN_KEEP, and sets *check_at to when to check again.
+ * else first; other instances must not wait for them.  Returns TURN_GIVE_UP;
+ * or TURN_KEEP, and sets *check_at to when to check again.
  */
 TurnDecision
-turn_checked(const Turn *turn, bool reserved, int64_t retain_time,
-			 int64_t now, int64_t *check_at)
+turn_checked(const Turn *turn, int64_t retain_time, int64_t now,
+			 int64_t *check_at)
 {
 	int64_t		until = keep_until(turn, retain_time);
 
-	if (now >= until && !reserved)
+	if (now >= until)
 		return TURN_GIVE_UP;
-	*check_at = now < until ? until : now + TURN_MAX_IDLE;
+	*check_at = until;
 	return TURN_KEEP;
 }
 

@@ -123,9 +123,8 @@ extern TurnDecision turn_unwanted(const Turn *turn, int64_t retain_time,
 								  int64_t now);
 extern TurnDecision turn_mail_opened(const Turn *turn, bool taker,
 									 int64_t retain_time, int64_t now);
-extern TurnDecision turn_checked(const Turn *turn, bool reserved,
-								 int64_t retain_time, int64_t now,
-								 int64_t *check_at);
+extern TurnDecision turn_checked(const Turn *turn, int64_t retain_time,
+								 int64_t now, int64_t *check_at);
 extern bool turn_is_proved(const Turn *turn, int64_t retain_time,
 						   int64_t lease_until, int64_t now);
 

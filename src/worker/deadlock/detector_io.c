@@ -40,7 +40,7 @@
 #include "worker/lock/contender.h"
 #include "worker/zookeeper/session.h"
 
-/* Our groups have this bit, which slots_new_group() takes long to reach. */
+/* Our groups have this bit, which those of fleet.c take long to reach. */
 #define GROUP_BIT			UINT32_C(0x80000000)
 
 /* A directory with more children is not listed. */

@@ -509,11 +509,10 @@ contender_bytes_wanted(const Contender *contender)
 
 /* Let the contender wait for room, behind others that do. */
 void
-contender_park(Contender *contender, uint32 group)
+contender_park(Contender *contender)
 {
 	contender_set_session(contender, NO_SESSION);
 	contender->parked = true;
-	contender->group = group;
 	dlist_push_tail(&contenders.parked, &contender->parked_node);
 }
 
@@ -523,30 +522,6 @@ contender_first_parked(void)
 {
 	return dlist_is_empty(&contenders.parked) ? NULL :
 		dlist_head_element(Contender, parked_node, &contenders.parked);
-}
-
-/*
- * contender_bytes_of_first
- *		What the first parked contender, which must exist, and its group
- *		need of the quota.
- */
-int64
-contender_bytes_of_first(void)
-{
-	uint32		group = contender_first_parked()->group;
-	int64		bytes = 0;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &contenders.parked)
-	{
-		Contender  *contender = dlist_container(Contender, parked_node,
-												iter.cur);
-
-		if (contender->group != group || (group == 0 && bytes > 0))
-			break;
-		bytes += contender_bytes_wanted(contender);
-	}
-	return bytes;
 }
 
 /*

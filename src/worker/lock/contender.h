@@ -49,7 +49,6 @@ typedef struct Contender
 	bool		revokes;		/* it waits for an owner that may be retained,
 								 * whether that has answered in time or not */
 	bool		parked;			/* not begun, until there is room */
-	uint32		group;			/* parked: the slot's group */
 	dlist_node	parked_node;	/* in contender.c's list, if parked */
 	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
 									 * writer behind it, for which backends

@@ -46,7 +46,7 @@ extern bool contender_is_begun(const Contender *contender);
 extern void contender_update(Contender *contender);
 
 extern int	contender_bytes_wanted(const Contender *contender);
-extern void contender_park(Contender *contender, uint32 group);
+extern void contender_park(Contender *contender);
 extern Contender *contender_first_parked(void);
 extern int64 contender_bytes_of_first(void);
 

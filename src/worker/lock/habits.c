@@ -87,7 +87,7 @@ habitual_time(const Contender *contender, const ZkContender *wanted)
 
 	if (habit == NULL)
 		return 0;
-	if (wanted->group != 0)
+	if (wanted->for_any)
 	{
 		habit_broken(habit);
 		return 0;

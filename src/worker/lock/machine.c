@@ -101,8 +101,8 @@ machine_want(Machine *machine, const uint8 *uuid, const ZkContender *wanted,
 	}
 	machine->recipe.retain = retain;
 	machine->recipe.asks_retained = true;
-	recipe_want(&machine->recipe, uuid, wanted->kind, wanted->group != 0,
-				dir_known, unread, &recipe_out);
+	recipe_want(&machine->recipe, uuid, wanted->kind, dir_known, unread,
+				&recipe_out);
 	take_output(machine, &recipe_out, out);
 }
 
@@ -130,8 +130,7 @@ machine_resume(Machine *machine, ZkSlotState state, const ZkContender *known,
 							   how == RECIPE_RESUME_WANTED, known->sequence,
 							   &recipe_out);
 	else
-		recipe_resume(&machine->recipe, known->uuid, known->kind,
-					  known->group != 0, how,
+		recipe_resume(&machine->recipe, known->uuid, known->kind, how,
 					  known->has_sequence ? &known->sequence : NULL,
 					  &recipe_out);
 	take_output(machine, &recipe_out, out);

@@ -48,16 +48,9 @@
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
 
-/* What zk_lock_all() creates goes in one request, each path with a chroot. */
-StaticAssertDecl(ZK_MAX_TOGETHER *
-				 (ZNODE_MAX_ROOT + ZNODE_PATH_SIZE + ZNODE_CONTENDER_SIZE +
-				  NOTE_SIZE + REQUEST_OVERHEAD_BYTES) <
-				 REQUEST_MAX_BYTES,
-				 "zk_lock_all() must fit in one request");
-
-/* Submit an operation of a step, with others of the same group. */
+/* Submit an operation of a step. */
 static void
-submit(Contender *contender, MachineOp *op, uint32 group)
+submit(Contender *contender, MachineOp *op)
 {
 	Request    *request = &op->op;
 	char		path[PLACE_PATH_SIZE];
@@ -72,7 +65,6 @@ submit(Contender *contender, MachineOp *op, uint32 group)
 		directory_make(contender->directory, contender->session);
 	contender_place_path(contender, op->place, path);
 	request->path = path;
-	request->group = group;
 	session_submit(contender->session,
 				   op->for_lock ? contender->lock_owner : contender->owner,
 				   request);
@@ -393,7 +385,7 @@ want_again(Contender *contender, MachineOutput *out)
 	}
 	if (!quota_fits(contender->session, contender_bytes_wanted(contender)))
 	{
-		contender_park(contender, wanted.group);
+		contender_park(contender);
 		return false;
 	}
 	want(contender, &wanted, out);
@@ -416,7 +408,7 @@ carry_out(Contender *contender, MachineOutput *out)
 								 contender->directory, contender->now.node,
 								 contender->now.state)));
 		for (int i = 0; i < out->nops; i++)
-			submit(contender, &out->ops[i], 0);
+			submit(contender, &out->ops[i]);
 		report_step(contender, out);
 		again = set_in_use(contender, out) ||
 			((out->report & RECIPE_REPORT_GONE) && want_again(contender, out));
@@ -447,31 +439,6 @@ step_start(Contender *contender, int session, const ZkContender *wanted)
 	contender_set_session(contender, session);
 	want(contender, wanted, &out);
 	carry_out(contender, &out);
-}
-
-/*
- * step_start_together
- *		Begin a contender in a session that has room for it, as one of a
- *		group.
- *
- * Its operations are in *out, for step_submit_part().
- */
-void
-step_start_together(Contender *contender, int session,
-					const ZkContender *wanted, MachineOutput *out)
-{
-	contender_set_session(contender, session);
-	want(contender, wanted, out);
-}
-
-/* Submit the operations of this kind, with others of the same group. */
-void
-step_submit_part(Contender *contender, MachineOutput *out, RequestKind kind,
-				 uint32 group)
-{
-	for (int i = 0; i < out->nops; i++)
-		if (out->ops[i].op.kind == kind)
-			submit(contender, &out->ops[i], group);
 }
 
 /*

@@ -17,10 +17,6 @@
 
 extern void step_start(Contender *contender, int session,
 					   const ZkContender *wanted);
-extern void step_start_together(Contender *contender, int session,
-								const ZkContender *wanted, MachineOutput *out);
-extern void step_submit_part(Contender *contender, MachineOutput *out,
-							 RequestKind kind, uint32 group);
 extern bool step_requeue(Contender *contender);
 extern void step_resume(ZkSlot *slot, ZkSlotState state,
 						const ZkContender *known);

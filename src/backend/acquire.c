@@ -244,6 +244,7 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 	char		path[ZNODE_PATH_SIZE];
 	StringInfoData owner;
 	int64		waited;
+	int64		left;
 	bool		known;
 
 	if (!log_lock_waits || wait->logged)
@@ -256,12 +257,10 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 	wait->prepared = NULL;		/* the question sleeps on another one */
 	key_path(&lock->key, path);
 	initStringInfo(&owner);
+	left = wait->deadline < 0 ? OWNER_QUESTION_MS :
+		zk_time_left(wait->deadline);
 	known = !hold_is_of_instance(lock) &&
-		ask_owner(path,
-				  wait->deadline < 0 ? OWNER_QUESTION_MS :
-				  (int) Min(zk_time_left(wait->deadline),
-							OWNER_QUESTION_MS),
-				  &owner);
+		ask_owner(path, (int) Min(left, OWNER_QUESTION_MS), &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,

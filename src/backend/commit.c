@@ -303,7 +303,11 @@ shortest_lease(const CommitCheck *check)
 
 	for (int i = 0; check->sessions >> i != 0; i++)
 		if (check->sessions & (UINT32_C(1) << i))
-			shortest = Min(shortest, lease_read_ms(i));
+		{
+			int64		until = lease_read_ms(i);
+
+			shortest = Min(shortest, until);
+		}
 	return shortest;
 }
 

@@ -800,10 +800,11 @@ look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, int64 *due_us,
 			  ZkEndedClaim *ended)
 {
 	bool		lost = entry->proc->lost;
+	int64		end_us = end_of(entry);
 
-	if (!lost && !claim_is_over(end_of(entry), now))
+	if (!lost && !claim_is_over(end_us, now))
 	{
-		*due_us = Min(*due_us, end_of(entry));
+		*due_us = Min(*due_us, end_us);
 		return false;
 	}
 	if (!lost && slot->nholding > 1)

@@ -507,7 +507,9 @@ slots_give_up_retained(void)
 int64
 slot_retain_time(const ZkSlot *slot)
 {
-	return Min((int64) slot->contender.retain_ms * 1000, most_retain_us());
+	int64		most_us = most_retain_us();
+
+	return Min((int64) slot->contender.retain_ms * 1000, most_us);
 }
 
 /*

@@ -254,7 +254,8 @@ zk_test_deadlock(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	members[0] = member("here", found, pid, holder);
 	members[0].local = true;
-	deadlock.nmembers = 1 + Min(abs(others), ZK_DEADLOCK_MEMBERS);
+	others = abs(others);
+	deadlock.nmembers = 1 + Min(others, ZK_DEADLOCK_MEMBERS);
 	for (int i = 1; i < deadlock.nmembers; i++)
 	{
 		members[i] = member(psprintf("there_%d", i), found, 10 * i, 10 * i);

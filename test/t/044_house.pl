@@ -195,11 +195,14 @@ plant('a long machine may be, a long function in it not',
 	{ 'core/lock/semaphore.c' => function('planted', ('') x 61) },
 	'core/lock/semaphore.c: planted\(\) has 61 lines, more than 60');
 
-# clocks
+# macros
 plant('a macro reads a clock twice',
 	{ 'shared/planted.c' => function('planted', 'sleep_for(Max((first - zk_now_ms()), 0))') },
-	'shared/planted.c: a macro evaluates a clock: Max\(\(first - zk_now_ms\(\)\), 0\)');
-plant('or of a clock that was read before, once',
+	'shared/planted.c: a macro evaluates a call twice: Max\(\(first - zk_now_ms\(\)\), 0\)');
+plant('or what another process writes',
+	{ 'shared/planted.c' => function('planted', 'least = Min(least, lease_read_ms(0))') },
+	'shared/planted.c: a macro evaluates a call twice: Min\(least, lease_read_ms\(0\)\)');
+plant('but not a clock that was read before, once',
 	{ 'shared/planted.c' => function('planted', 'int64 now = zk_now_ms()', 'sleep_for(Max(first - now, 0))') });
 
 # the drawing

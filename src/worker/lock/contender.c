@@ -126,7 +126,7 @@ contenders_list(int *n)
 	Contender  *contender;
 	Contender **list;
 
-	list = palloc(sizeof(Contender *) * Max(contenders_count(), 1));
+	list = palloc(sizeof(Contender *) * (contenders_count() + 1));
 	*n = 0;
 	hash_seq_init(&scan, contenders.by_slot);
 	while ((contender = hash_seq_search(&scan)) != NULL)

@@ -562,15 +562,14 @@ bool
 client_hangs(Client *client)
 {
 	int64		now_ms = zk_now_ms();
+	int			most_ms = zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT;
 
 	if (!is_in_handshake(client->handle))
 		client->handshake_since_ms = 0;
 	else if (client->handshake_since_ms == 0)
 		client->handshake_since_ms = now_ms;
 	return client->handshake_since_ms != 0 &&
-		now_ms - client->handshake_since_ms >=
-		Max(zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT,
-			MIN_HANDSHAKE_MS);
+		now_ms - client->handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
 }
 
 /*

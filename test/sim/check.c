@@ -151,7 +151,7 @@ typedef struct Ended
 typedef struct Turn
 {
 	int			instance;		/* the latest owner, or -1 */
-	int64_t		number;			/* of its contender */
+	uint64_t	contender;		/* that it had it by: see look_at_contender() */
 	int64_t		left_at;		/* when its first section with that contender
 								 * ended; or 0 */
 	int64_t		busy_at;		/* when one that had it, or waited, was the last
@@ -606,7 +606,7 @@ check_want_end(int number)
 
 		turn->busy_at = sim_now();
 		if (clients[number].nnames > 1)
-			turn->number = -1;	/* it may have had it meanwhile */
+			turn->contender = 0;	/* it may have had it meanwhile */
 	}
 	clients[number].waits = false;
 	if (clients[number].nnames > 1)
@@ -665,6 +665,8 @@ typedef struct QueueLook
 	int			instance;
 	bool		shared;
 	int64_t		first_own;		/* number of its first contender, or -1 */
+	uint64_t	own;			/* the beginning of its UUID, and that: the
+								 * numbers of a new directory begin at 0 */
 	int64_t		first_other;	/* that excludes it, or -1 */
 } QueueLook;
 
@@ -679,8 +681,12 @@ look_at_contender(const char *child, int instance, int64_t number, void *arg)
 	if (instance != look->instance ? look->shared && reads :
 		reads && !look->shared)
 		return;
-	if (*first < 0 || number < *first)
-		*first = number;
+	if (*first >= 0 && number >= *first)
+		return;
+	*first = number;
+	if (instance == look->instance)
+		look->own = strtoull(child + strlen("_c_"), NULL, 16) << 32 |
+			(uint32_t) number;
 }
 
 static void
@@ -856,10 +862,10 @@ check_turn(int number, int name, SimMode mode)
 	if (mode == SIM_EXCLUSIVE)
 	{
 		if (turn->instance != client->instance ||
-			turn->number != look.first_own)
+			turn->contender != look.own)
 			turn->left_at = 0;
 		turn->instance = client->instance;
-		turn->number = look.first_own;
+		turn->contender = look.own;
 	}
 	if (client->any || client->nnames != 1 ||
 		workload_has_claims() || workload_counter_ends() ||

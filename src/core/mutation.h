@@ -132,7 +132,25 @@ typedef enum ZkMutation
 								 * was sent behind its writes */
 	ZK_ANSWER_WAKES_NOBODY,		/* now and then, do not wake the main thread for
 								 * an answer */
-	ZK_GRANT_WAKES_NOBODY		/* now and then, wake nobody for a grant */
+	ZK_GRANT_WAKES_NOBODY,		/* now and then, wake nobody for a grant */
+
+	/* those of core/deadlock.c, for its unit tests only */
+	ZK_CYCLE_ANY_GENERATION,	/* identities of edges without generations */
+	ZK_CYCLE_ANY_WAY,			/* and without their ways */
+	ZK_CYCLE_AHEAD_FAILS,		/* a victim that is only ahead of a member */
+	ZK_CYCLE_LOCAL_ORDER,		/* each instance has an order of its own */
+	ZK_CYCLE_GIVES_UP,			/* a confirm goes when its time has passed */
+	ZK_CYCLE_WRITES_AT_ONCE,	/* new edges are told at any time */
+	ZK_CYCLE_UNCONFIRMED,		/* act without the confirms of all */
+	ZK_CYCLE_ACT_UNCHECKED,		/* do not check them in the act */
+	ZK_CYCLE_KEEPER_UNCHECKED,	/* nor the writers that keep readers */
+	ZK_CYCLE_CONFIRMS_STAY,		/* leave our confirms of other cycles there */
+	ZK_CYCLE_LEFTOVERS_STAY,	/* and what the worker before has left */
+	ZK_CYCLE_LOOKS_AHEAD,		/* do not look behind our own write */
+	ZK_CYCLE_NO_RESCAN,			/* what was told is taken to be there still */
+	ZK_CYCLE_ENDS_LATE,			/* it is told at the next scan that an edge
+								 * has ended */
+	ZK_CYCLE_SOUGHT_IS_DONE		/* take an act without an answer to be done */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

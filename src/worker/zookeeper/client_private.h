@@ -55,6 +55,8 @@ typedef struct ClientEvent
 	int			parents_code;	/* MKDIRS: of the parents, see operation.c */
 	char	  **children;		/* one malloc'd block */
 	int			nchildren;
+	bool		read;			/* the server has read this and set the watch,
+								 * even if the answer does not count */
 	char	   *data;			/* malloc'd */
 	int			data_len;
 	struct Stat stat;

@@ -208,6 +208,7 @@ callback_strings(int rc, const struct String_vector *strings,
 	ClientEvent *event = (ClientEvent *) data;
 	int			code;
 
+	event->read = rc == ZOK;
 	rc = behind_barrier(event, rc);
 	code = code_of(rc);
 	if (rc == ZOK && !list_is_whole(strings))
@@ -260,6 +261,7 @@ callback_data(int rc, const char *value, int value_len,
 	ClientEvent *event = (ClientEvent *) data;
 	int			code;
 
+	event->read = rc == ZOK;
 	rc = behind_barrier(event, rc);
 	code = code_of(rc);
 	event->data_len = -1;
@@ -791,10 +793,10 @@ forget_watch(const Operation *op, Watches *watches)
 void
 operation_note_watch(const Operation *op, Watches *watches)
 {
-	if (op->event.code != ZOK)
-		forget_watch(op, watches);
-	else if (sets_watch(op))
+	if (sets_watch(op) && op->event.read)
 		watches_note_set(watches, op->path, watch_type(op), op->owner);
+	else if (op->event.code != ZOK)
+		forget_watch(op, watches);
 	else if (op->unwatched != 0)
 		watches_removed(watches, op->path, op->unwatched);
 }

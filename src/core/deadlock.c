@@ -47,9 +47,9 @@
  * stays so: the H in its way is not released, and the writer between two
  * readers is checked.
  *
- * One act ends a deadlock.  Its victim's edges leave the texts with it, and all
- * confirms of the victim's instance that have them, so that no act behind it
- * can count on them.
+ * One act ends a deadlock.  With it go the victim's edges from the texts, and
+ * all confirms of the victim's instance that have them, so that no act behind
+ * it can count on them.
  *
  * A deadlock that lasts is ended.  The last of its edges is told when all
  * others are; whoever told it looks behind that write, finds the cycle or an
@@ -1907,8 +1907,7 @@ send_act(Deadlocks *d, Record *record)
 		}
 	for (int i = 0; i < d->nrecords; i++)
 		if (d->records[i]->confirm &&
-			has_acted_edge(d, d->records[i]->cycle) &&
-			(d->records[i] == record || !ZK_MUTATED(ZK_CYCLE_CONFIRMS_STAY)))
+			has_acted_edge(d, d->records[i]->cycle))
 			(void) send_part(d, REQUEST_DELETE,
 							 confirm_name(d->records[i]->cycle->hash, d->id,
 										  name), FOR_NOTHING);
@@ -1931,8 +1930,7 @@ static void
 act_done(Deadlocks *d, Record *record, int64_t now)
 {
 	for (int i = 0; i < d->nrecords; i++)
-		if (has_acted_edge(d, d->records[i]->cycle) &&
-			(d->records[i] == record || !ZK_MUTATED(ZK_CYCLE_CONFIRMS_STAY)))
+		if (has_acted_edge(d, d->records[i]->cycle))
 			d->records[i]->confirm = false;
 	step(d, record, DEADLOCK_DONE, now);
 	for (int i = 0; i < d->ntold; i++)
@@ -2014,8 +2012,8 @@ deadlock_make(const char *dir, const char *id, const char *instance,
 static void
 forget_connection(Deadlocks *d)
 {
-	for (int i = d->next_sent; i < d->nsent; i++)
-		free_sent(&d->sent[i]);
+	for (int i = 0; i < d->nsent; i++)
+		free_sent(&d->sent[i]);	/* of those taken out, the last one's */
 	d->nsent = d->next_sent = 0;
 	for (int i = 0; i < d->npending; i++)
 		free(d->pending[i].node);

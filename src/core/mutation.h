@@ -144,8 +144,8 @@ typedef enum ZkMutation
 	ZK_CYCLE_UNCONFIRMED,		/* act without the confirms of all */
 	ZK_CYCLE_ACT_UNCHECKED,		/* do not check them in the act */
 	ZK_CYCLE_KEEPER_UNCHECKED,	/* nor the writers that keep readers */
-	ZK_CYCLE_CONFIRMS_STAY,		/* leave our confirms of other cycles there */
-	ZK_CYCLE_LEFTOVERS_STAY,	/* and what the worker before has left */
+	ZK_CYCLE_LEFTOVERS_STAY,	/* leave there what the worker before has
+								 * left */
 	ZK_CYCLE_LOOKS_AHEAD,		/* do not look behind our own write */
 	ZK_CYCLE_NO_RESCAN,			/* what was told is taken to be there still */
 	ZK_CYCLE_ENDS_LATE,			/* it is told at the next scan that an edge

@@ -18,9 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "core/mutation.h"
 #include "town.h"
 
 /*-------------------------------------------------------------------------
@@ -287,7 +289,7 @@ test_skip(void **state)
 static void
 test_longest(void **state)
 {
-	static char names[DEADLOCK_CYCLE + 1][8];
+	static char names[DEADLOCK_CYCLE + 1][32];
 	DeadlockEdge edges[DEADLOCK_CYCLE + 1];
 	const DeadlockEdge *cycle[DEADLOCK_CYCLE];
 
@@ -393,6 +395,31 @@ enum
 	x, y, z, w
 };
 
+/* The same from one seed; what is wrong, or NULL. */
+static const char *
+play_once(void (*prepare) (Town *town), int ninstances, int64_t timeout,
+		  int least, int most, uint64_t seed)
+{
+	static char wrong[256];
+	Town	   *town = town_make(seed, timeout, timeout / 4);
+	int			victims;
+
+	for (int i = 0; i < ninstances; i++)
+		(void) town_add_instance(town, TOWN_BACKENDS);
+	prepare(town);
+	town_finish(town, 20000 * MS);
+	victims = town_stats(town)->victims;
+	wrong[0] = '\0';
+	if (town_violation(town))
+		(void) snprintf(wrong, sizeof(wrong), "seed %d: %s", (int) seed,
+						town_violation(town));
+	else if (victims < least || victims > most)
+		(void) snprintf(wrong, sizeof(wrong), "seed %d: %d victims",
+						(int) seed, victims);
+	town_free(town);
+	return wrong[0] != '\0' ? wrong : NULL;
+}
+
 /* Play a schedule from several seeds; each has so many victims. */
 static void
 play(void (*prepare) (Town *town), int ninstances, int64_t timeout,
@@ -400,19 +427,11 @@ play(void (*prepare) (Town *town), int ninstances, int64_t timeout,
 {
 	for (uint64_t seed = 1; seed <= 20; seed++)
 	{
-		Town	   *town = town_make(seed, timeout, timeout / 4);
-		int			victims;
+		const char *wrong = play_once(prepare, ninstances, timeout, least,
+									  most, seed);
 
-		for (int i = 0; i < ninstances; i++)
-			(void) town_add_instance(town, TOWN_BACKENDS);
-		prepare(town);
-		town_finish(town, 20000 * MS);
-		if (town_violation(town))
-			fail_msg("seed %d: %s", (int) seed, town_violation(town));
-		victims = town_stats(town)->victims;
-		if (victims < least || victims > most)
-			fail_msg("seed %d: %d victims", (int) seed, victims);
-		town_free(town);
+		if (wrong)
+			fail_msg("%s", wrong);
 	}
 }
 
@@ -681,6 +700,444 @@ test_writer_between_readers_leaves(void **state)
 	play(writer_leaves, 2, 1000 * MS, 0, 0);
 }
 
+/* A way of three: its middle changes, and another one begins. */
+static void
+change_way(Town *town, int instance)
+{
+	(void) instance;
+	town_cancel(town, A, 1);
+}
+
+static void
+way_changes(Town *town)
+{
+	GO(A, 0, 1, X(x), Z(500), R(1), Z(1), R(0));
+	GO(A, 1, 1, R(1), Z(300), R(2));
+	GO(A, 2, 20, R(2), R(0), Z(100), X(y));
+	GO(B, 0, 1, X(y), Z(700), X(x));
+	town_on_act(town, change_way);
+}
+
+static void
+test_middle_of_a_way_changes(void **state)
+{
+	(void) state;
+	play(way_changes, 2, 1000 * MS, 1, 1);
+}
+
+/*-------------------------------------------------------------------------
+ * One instance by hand
+ *-------------------------------------------------------------------------
+ */
+
+#define HOLDS	1150
+
+/* Answer all requests of one instance, alone on its ZooKeeper. */
+typedef struct Alone
+{
+	Deadlocks  *deadlocks;
+	char		names[DEADLOCK_TEXTS][64];
+	char	   *texts[DEADLOCK_TEXTS];
+	int			ntexts;
+	int			writes;
+	int			reads;
+} Alone;
+
+static void
+answer_all(Alone *alone, int64_t now)
+{
+	Request		r;
+
+	while (deadlock_request(alone->deadlocks, &r))
+	{
+		const char *children[DEADLOCK_TEXTS];
+		RequestAnswer a = {.serial = r.serial,.kind = r.kind};
+		int			i = 0;
+
+		while (i < alone->ntexts && r.node &&
+			   strcmp(alone->names[i], r.node) != 0)
+			i++;
+		if (r.kind == REQUEST_CREATE && !r.exact)
+		{
+			i = alone->ntexts++;
+			assert_true(i < DEADLOCK_TEXTS);
+			(void) snprintf(alone->names[i], sizeof(alone->names[i]),
+							"%s%010d", r.node, i);
+			a.node = alone->names[i];
+		}
+		if (r.kind == REQUEST_CREATE || r.kind == REQUEST_SET)
+		{
+			alone->writes++;
+			if (!r.exact)
+			{
+				assert_true(strlen(r.data) <= DEADLOCK_TEXT_BYTES);
+				free(alone->texts[i]);
+				alone->texts[i] = strdup(r.data);
+			}
+		}
+		if (r.kind == REQUEST_GET)
+		{
+			alone->reads++;
+			a.data = alone->texts[i];
+			a.data_len = (int) strlen(a.data);
+		}
+		for (int k = 0; k < alone->ntexts; k++)
+			children[k] = alone->names[k];
+		a.children = children;
+		a.nchildren = alone->ntexts;
+		deadlock_answer(alone->deadlocks, &a, now);
+	}
+}
+
+static void
+begin_alone(Alone *alone, int64_t timeout)
+{
+	memset(alone, 0, sizeof(*alone));
+	alone->deadlocks = deadlock_make("/w", "me", "me", timeout);
+	deadlock_connect(alone->deadlocks, 0);
+	answer_all(alone, 0);
+}
+
+static void
+end_alone(Alone *alone)
+{
+	deadlock_free(alone->deadlocks);
+	for (int i = 0; i < alone->ntexts; i++)
+		free(alone->texts[i]);
+}
+
+/* 1,150 holds and one wait: all are told at once, in a few texts. */
+static void
+test_1150_holds_and_one_wait(void **state)
+{
+	static char names[HOLDS][64];
+	static DeadlockEdge edges[HOLDS];
+	DeadlockScan scan = {.edges = edges,.nedges = HOLDS,.waits = true};
+	Alone		alone;
+	int			told = 0;
+
+	(void) state;
+	for (int i = 0; i < HOLDS; i++)
+	{
+		(void) snprintf(names[i], sizeof(names[i]),
+						"/zklock/the%%20name%%20of%%20a%%20lock-%d", i);
+		edges[i] = make_edge("me", names[i], "/zklock/y", 7);
+		edges[i].from.generation = (uint64_t) i;
+	}
+	begin_alone(&alone, 1000 * MS);
+	deadlock_scanned(alone.deadlocks, &scan, 1);
+	answer_all(&alone, 2);
+	assert_int_equal(alone.writes, 2);
+	for (int i = 0; i < alone.ntexts; i++)
+	{
+		DeadlockText text;
+
+		assert_true(deadlock_parse("me", alone.texts[i],
+								   (int) strlen(alone.texts[i]), &text));
+		told += text.nedges;
+		free(text.edges);
+		free(text.memory);
+	}
+	assert_int_equal(told, HOLDS);
+	assert_int_equal(deadlock_complaint(alone.deadlocks),
+					 DEADLOCK_NO_COMPLAINT);
+	/* one of them ends: one write */
+	deadlock_over(alone.deadlocks, 17, 3);
+	answer_all(&alone, 3);
+	assert_int_equal(alone.writes, 3);
+	end_alone(&alone);
+}
+
+/* New edges are told once in deadlock_timeout, ended ones at once. */
+static void
+test_new_edges_are_told_seldom(void **state)
+{
+	DeadlockEdge edges[50];
+	static char names[50][32];
+	DeadlockScan scan = {.edges = edges,.waits = true};
+	Alone		alone;
+
+	(void) state;
+	begin_alone(&alone, 1000 * MS);
+	for (int i = 0; i < 50; i++)
+	{
+		(void) snprintf(names[i], sizeof(names[i]), "/x%d", i);
+		edges[i] = make_edge("me", names[i], "/y", i + 1);
+		scan.nedges = i + 1;
+		deadlock_scanned(alone.deadlocks, &scan, 1 + i * 100 * MS);
+		answer_all(&alone, 1 + i * 100 * MS);
+	}
+	/* 5 s */
+	assert_int_equal(alone.writes, 5);
+	scan.nedges = 10;
+	deadlock_scanned(alone.deadlocks, &scan, 5000 * MS);
+	answer_all(&alone, 5000 * MS);
+	assert_int_equal(alone.writes, 6);
+	/* while a queue is being listed, nothing new is told */
+	scan.nedges = 12;
+	scan.listing = true;
+	deadlock_scanned(alone.deadlocks, &scan, 9000 * MS);
+	answer_all(&alone, 9000 * MS);
+	assert_int_equal(alone.writes, 6);
+	end_alone(&alone);
+}
+
+/*-------------------------------------------------------------------------
+ * Figures: 100 members with 50 long waits each, and no deadlock
+ *-------------------------------------------------------------------------
+ */
+
+#define MEMBERS	100
+#define WAITS	50
+
+static void
+test_hundred_members(void **state)
+{
+	static char names[MEMBERS * WAITS + 1][32];
+	static DeadlockEdge edges[MEMBERS * WAITS];
+	static const DeadlockEdge *pointers[MEMBERS * WAITS];
+	static char data[MEMBERS][DEADLOCK_TEXT_BYTES];
+	static char ids[MEMBERS][32];
+	const DeadlockEdge *cycle[DEADLOCK_CYCLE];
+	char		hash[DEADLOCK_HASH + 1];
+	int			len[MEMBERS];
+	double		seconds[2] = {0, 0};
+
+	(void) state;
+	for (int i = 0; i <= MEMBERS * WAITS; i++)
+		(void) snprintf(names[i], sizeof(names[i]), "/zklock/lock-%d", i);
+	for (int m = 0; m < MEMBERS; m++)
+	{
+		(void) snprintf(ids[m], sizeof(ids[m]), "member%d", m);
+		for (int k = 0; k < WAITS; k++)
+		{
+			int			i = m * WAITS + k;
+
+			/* each lock leads to one with a higher number: no circle */
+			edges[i] = make_edge(ids[m], names[i],
+								 names[i + 1 + (i * 7919) %
+									   (MEMBERS * WAITS - i)], i + 1);
+			pointers[i] = &edges[i];
+		}
+		len[m] = deadlock_write(ids[m], pointers + m * WAITS, WAITS, data[m],
+								sizeof(data[m]));
+		assert_true(len[m] > 0);
+	}
+	for (int round = 0; round < 10; round++)
+	{
+		clock_t		begin = clock();
+		DeadlockText text;
+
+		for (int m = 0; m < MEMBERS; m++)
+		{
+			assert_true(deadlock_parse(ids[m], data[m], len[m], &text));
+			assert_int_equal(text.nedges, WAITS);
+			free(text.edges);
+			free(text.memory);
+		}
+		seconds[0] += (double) (clock() - begin) / CLOCKS_PER_SEC;
+		begin = clock();
+		assert_int_equal(deadlock_search(pointers, MEMBERS * WAITS, ids[round],
+										 NULL, NULL, cycle, hash), 0);
+		seconds[1] += (double) (clock() - begin) / CLOCKS_PER_SEC;
+	}
+	print_message("%d members with %d waits each: %d bytes a text; a member "
+				  "parses all in %.1f ms, searches them in %.1f ms\n",
+				  MEMBERS, WAITS, len[0], seconds[0] * 100, seconds[1] * 100);
+}
+
+/* How many circles there may be, the work is bounded. */
+static void
+test_search_is_bounded(void **state)
+{
+	static char names[MEMBERS][32];
+	static DeadlockEdge edges[MEMBERS * WAITS];
+	const DeadlockEdge *cycle[DEADLOCK_CYCLE];
+	clock_t		begin;
+	int			n = 0;
+
+	(void) state;
+	for (int i = 0; i < MEMBERS; i++)
+		(void) snprintf(names[i], sizeof(names[i]), "/l%d", i);
+	for (int i = 0; i < MEMBERS; i++)
+	{
+		for (int k = 0; k < WAITS; k++)
+		{
+			edges[n] = make_edge(i % 2 ? "a" : "b", names[i],
+								 names[(i + 10 + k % 5) % MEMBERS], n + 1);
+			n++;
+		}
+	}
+	begin = clock();
+	assert_true(search(edges, n, "a", cycle) > 0);
+	print_message("%d edges with any number of circles: %.1f ms\n", n,
+				  (double) (clock() - begin) * 1000 / CLOCKS_PER_SEC);
+}
+
+/*-------------------------------------------------------------------------
+ * Mutations: what is left out is found
+ *-------------------------------------------------------------------------
+ */
+
+/* Has the search a cycle with another hash if an edge is another one? */
+static bool
+hash_is_same(bool way)
+{
+	char		hashes[2][DEADLOCK_HASH + 1];
+
+	for (int i = 0; i < 2; i++)
+	{
+		DeadlockEdge edges[] = {
+			make_edge("a", "/x", "/y", 1), make_edge("b", "/y", "/x", 2)
+		};
+		const DeadlockEdge *pointers[] = {&edges[0], &edges[1]};
+		const DeadlockEdge *cycle[DEADLOCK_CYCLE];
+
+		if (way)
+			edges[1].way = i ? "3.1" : "3.2";
+		else
+			edges[1].from.generation += (uint64_t) i;
+		assert_int_equal(deadlock_search(pointers, 2, "a", NULL, NULL, cycle,
+										 hashes[i]), 2);
+	}
+	return strcmp(hashes[0], hashes[1]) == 0;
+}
+
+static bool
+generation_is_ignored(void)
+{
+	return hash_is_same(false);
+}
+
+static bool
+way_is_ignored(void)
+{
+	return hash_is_same(true);
+}
+
+/* Do two members that have the same two cycles choose differently? */
+static bool
+orders_differ(void)
+{
+	DeadlockEdge edges[] = {
+		make_edge("a", "/x", "/y", 1), make_edge("b", "/y", "/x", 2),
+		make_edge("b", "/x", "/z", 3), make_edge("a", "/z", "/x", 4)
+	};
+	const DeadlockEdge *cycles[2][DEADLOCK_CYCLE];
+
+	assert_int_equal(search(edges, 4, "a", cycles[0]), 2);
+	assert_int_equal(search(edges, 4, "b", cycles[1]), 2);
+	return cycles[0][0] != cycles[1][0];
+}
+
+static bool
+new_edges_are_told_at_once(void)
+{
+	DeadlockEdge edges[] = {
+		make_edge("me", "/x", "/y", 1), make_edge("me", "/z", "/y", 2)
+	};
+	DeadlockScan scan = {.edges = edges,.waits = true};
+	Alone		alone;
+	int			writes;
+
+	begin_alone(&alone, 1000 * MS);
+	for (scan.nedges = 1; scan.nedges <= 2; scan.nedges++)
+	{
+		deadlock_scanned(alone.deadlocks, &scan, scan.nedges * MS);
+		answer_all(&alone, scan.nedges * MS);
+	}
+	writes = alone.writes;
+	end_alone(&alone);
+	return writes > 1;
+}
+
+static bool
+play_finds(void (*prepare) (Town *town), int ninstances, int most)
+{
+	for (uint64_t seed = 1; seed <= 40; seed++)
+		if (play_once(prepare, ninstances, 1000 * MS, 0, most, seed))
+			return true;
+	return false;
+}
+
+static bool
+chance_finds(void)
+{
+	bool		found = false;
+
+	for (uint64_t seed = 1; seed <= 1000 && !found; seed++)
+	{
+		Town	   *town = town_make(seed, 1000 * MS, 250 * MS);
+
+		town_by_chance(town);
+		found = town_violation(town) != NULL;
+		town_free(town);
+	}
+	return found;
+}
+
+static void
+test_mutations(void **state)
+{
+	static const struct
+	{
+		const char *name;
+		int			mutation;
+		void		(*prepare) (Town *town);
+		int			ninstances;
+		int			most;
+		bool		(*find) (void);
+	}			mutations[] = {
+		{"generations are ignored", ZK_CYCLE_ANY_GENERATION, NULL, 0, 0,
+		generation_is_ignored},
+		{"ways are ignored", ZK_CYCLE_ANY_WAY, NULL, 0, 0, way_is_ignored},
+		{"each has an order of its own", ZK_CYCLE_LOCAL_ORDER, NULL, 0, 0,
+		orders_differ},
+		{"new edges are told at once", ZK_CYCLE_WRITES_AT_ONCE, NULL, 0, 0,
+		new_edges_are_told_at_once},
+		{"a victim that is only ahead", ZK_CYCLE_AHEAD_FAILS, NULL, 0, 0,
+		chance_finds},
+		{"a confirm goes in time", ZK_CYCLE_GIVES_UP, NULL, 0, 0,
+		chance_finds},
+		{"act without all confirms", ZK_CYCLE_UNCONFIRMED, NULL, 0, 0,
+		chance_finds},
+		{"confirms are not checked", ZK_CYCLE_ACT_UNCHECKED, NULL, 0, 0,
+		chance_finds},
+		{"writers are not checked", ZK_CYCLE_KEEPER_UNCHECKED,
+		writer_leaves, 2, 0, NULL},
+		{"leftovers stay", ZK_CYCLE_LEFTOVERS_STAY, NULL, 0, 0,
+		chance_finds},
+		{"no look behind a write", ZK_CYCLE_LOOKS_AHEAD, NULL, 0, 0,
+		chance_finds},
+		{"no scan behind a look", ZK_CYCLE_NO_RESCAN, NULL, 0, 0,
+		chance_finds},
+		{"ended edges wait", ZK_CYCLE_ENDS_LATE, NULL, 0, 0,
+		chance_finds},
+		{"an act without an answer is done", ZK_CYCLE_SOUGHT_IS_DONE,
+		act_lost_and_text, 2, 0, NULL},
+	};
+
+	(void) state;
+	for (size_t i = 0; i < sizeof(mutations) / sizeof(mutations[0]); i++)
+	{
+		clock_t		begin = clock();
+		bool		found;
+
+		if (mutations[i].find != NULL && mutations[i].find != chance_finds)
+			assert_false(mutations[i].find());
+		zklock_mutation = mutations[i].mutation;
+		found = mutations[i].find ? mutations[i].find() :
+			play_finds(mutations[i].prepare, mutations[i].ninstances,
+					   mutations[i].most);
+		zklock_mutation = ZK_MUTATION_NONE;
+		print_message("%-36s %s in %.2f s\n", mutations[i].name,
+					  found ? "found" : "not found",
+					  (double) (clock() - begin) / CLOCKS_PER_SEC);
+		if (!found)
+			fail_msg("%s: not found", mutations[i].name);
+	}
+}
+
 int
 main(void)
 {
@@ -707,7 +1164,13 @@ main(void)
 		cmocka_unit_test(test_member_comes_late),
 		cmocka_unit_test(test_text_is_written_again_behind_the_read),
 		cmocka_unit_test(test_text_is_written_behind_an_act_that_is_lost),
-		cmocka_unit_test(test_writer_between_readers_leaves)
+		cmocka_unit_test(test_writer_between_readers_leaves),
+		cmocka_unit_test(test_middle_of_a_way_changes),
+		cmocka_unit_test(test_1150_holds_and_one_wait),
+		cmocka_unit_test(test_new_edges_are_told_seldom),
+		cmocka_unit_test(test_hundred_members),
+		cmocka_unit_test(test_search_is_bounded),
+		cmocka_unit_test(test_mutations)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -700,6 +700,28 @@ test_writer_between_readers_leaves(void **state)
 	play(writer_leaves, 2, 1000 * MS, 0, 0);
 }
 
+/* While others come and go, so that all texts are written again and again. */
+static void
+churn(Town *town)
+{
+	const Op	want = {OP_LOCK, z, 'x', 1200 * MS};
+	const Op	ops[] = {want, want, want, want};
+
+	two(town);
+	GO(B, 1, 1, X(z), Z(6000));
+	GO(A, 1, 1, X(w), {OP_LOCK, z, 'x', 1100 * MS});
+	town_script(town, A, 2, 200 * MS, ops, 4);
+	town_script(town, A, 3, 500 * MS, ops, 4);
+	GO(B, 2, 1, {OP_LOCK, w, 'x', 1150 * MS}, {OP_LOCK, w, 'x', 0});
+}
+
+static void
+test_churn(void **state)
+{
+	(void) state;
+	play(churn, 2, 1000 * MS, 1, 1);
+}
+
 /* A way of three: its middle changes, and another one begins. */
 static void
 change_way(Town *town, int instance)
@@ -946,6 +968,135 @@ test_hundred_members(void **state)
 				  MEMBERS, WAITS, len[0], seconds[0] * 100, seconds[1] * 100);
 }
 
+/* All of them on one ZooKeeper, with a new wait each second. */
+typedef struct Crowd
+{
+	Deadlocks  *members[MEMBERS];
+	bool		watches[MEMBERS];
+	char		names[MEMBERS][64];
+	char	   *texts[MEMBERS];
+	int			ntexts;
+	int			writes;
+	int			reads;
+} Crowd;
+
+static void
+serve(Crowd *crowd, int member, int64_t now)
+{
+	const char *children[MEMBERS];
+	Request		r;
+
+	for (int k = 0; k < MEMBERS; k++)
+		children[k] = crowd->names[k];
+	while (deadlock_request(crowd->members[member], &r))
+	{
+		RequestAnswer a = {.serial = r.serial,.children = children};
+		int			i = 0;
+
+		if (r.kind == REQUEST_CREATE)
+		{
+			i = crowd->ntexts++;
+			(void) snprintf(crowd->names[i], sizeof(crowd->names[i]),
+							"%s%010d", r.node, i);
+			a.node = crowd->names[i];
+		}
+		while (i < crowd->ntexts && r.node && a.node == NULL &&
+			   strcmp(crowd->names[i], r.node) != 0)
+			i++;
+		if (r.kind == REQUEST_CREATE || r.kind == REQUEST_SET)
+		{
+			free(crowd->texts[i]);
+			crowd->texts[i] = strdup(r.data);
+			crowd->writes++;
+		}
+		if (r.kind == REQUEST_GET)
+		{
+			a.data = crowd->texts[i];
+			a.data_len = (int) strlen(a.data);
+		}
+		if (r.kind == REQUEST_LIST)
+			crowd->watches[member] = true;
+		crowd->reads += r.kind == REQUEST_GET || r.kind == REQUEST_LIST ||
+			r.kind == REQUEST_CHILDREN;
+		a.nchildren = crowd->ntexts;
+		deadlock_answer(crowd->members[member], &a, now);
+	}
+}
+
+/* A member's waits: each leads to a lock with a higher number. */
+static void
+scan_member(Crowd *crowd, int m, int64_t now)
+{
+	static char names[MEMBERS * WAITS + 1][32];
+	DeadlockEdge edges[WAITS];
+	DeadlockScan scan = {.edges = edges,.nedges = WAITS,.waits = true};
+
+	for (int i = 0; i <= MEMBERS * WAITS && names[i][0] == '\0'; i++)
+		(void) snprintf(names[i], sizeof(names[i]), "/zklock/lock-%d", i);
+	for (int k = 0; k < WAITS; k++)
+	{
+		int			i = m * WAITS + k;
+
+		edges[k] = make_edge("", names[i],
+							 names[i + 1 + (i * 7919) % (MEMBERS * WAITS - i)],
+							 i + 1);
+		/* one of them is new in each second */
+		if (k == (int) (now / (1000 * MS)) % WAITS)
+			edges[k].to.generation += (uint64_t) (now / (1000 * MS));
+	}
+	deadlock_scanned(crowd->members[m], &scan, now);
+	serve(crowd, m, now);
+}
+
+static void
+test_hundred_members_on_one_tree(void **state)
+{
+	static Crowd crowd;
+	const int	seconds = 3;
+	clock_t		begin = 0;
+	int64_t		now;
+
+	(void) state;
+	for (int m = 0; m < MEMBERS; m++)
+	{
+		char		id[32];
+
+		(void) snprintf(id, sizeof(id), "member%d", m);
+		crowd.members[m] = deadlock_make("/w", id, id, 1000 * MS);
+		deadlock_connect(crowd.members[m], 0);
+		serve(&crowd, m, 0);
+	}
+	for (now = 1000 * MS; now < (seconds + 2) * 1000 * MS; now += 100 * MS)
+	{
+		if (now == 2000 * MS)
+		{
+			begin = clock();
+			crowd.writes = crowd.reads = 0;
+		}
+		for (int m = 0; m < MEMBERS; m++)
+		{
+			deadlock_tick(crowd.members[m], now);
+			serve(&crowd, m, now);
+			while (deadlock_wants_scan(crowd.members[m]))
+				scan_member(&crowd, m, now);
+			if (crowd.ntexts < MEMBERS && now % (1000 * MS) == 0)
+				scan_member(&crowd, m, now);
+		}
+	}
+	assert_true(crowd.writes <= 3 * MEMBERS * (seconds + 1));
+	print_message("%d members on one ZooKeeper: a member writes %.1f times a "
+				  "second, reads %.0f times, and computes for %.1f ms\n",
+				  MEMBERS, (double) crowd.writes / MEMBERS / seconds,
+				  (double) crowd.reads / MEMBERS / seconds,
+				  (double) (clock() - begin) * 1000 / CLOCKS_PER_SEC /
+				  MEMBERS / seconds);
+	for (int m = 0; m < MEMBERS; m++)
+	{
+		deadlock_free(crowd.members[m]);
+		free(crowd.texts[m]);
+	}
+}
+
 /* How many circles there may be, the work is bounded. */
 static void
 test_search_is_bounded(void **state)
@@ -1165,10 +1316,12 @@ main(void)
 		cmocka_unit_test(test_text_is_written_again_behind_the_read),
 		cmocka_unit_test(test_text_is_written_behind_an_act_that_is_lost),
 		cmocka_unit_test(test_writer_between_readers_leaves),
+		cmocka_unit_test(test_churn),
 		cmocka_unit_test(test_middle_of_a_way_changes),
 		cmocka_unit_test(test_1150_holds_and_one_wait),
 		cmocka_unit_test(test_new_edges_are_told_seldom),
 		cmocka_unit_test(test_hundred_members),
+		cmocka_unit_test(test_hundred_members_on_one_tree),
 		cmocka_unit_test(test_search_is_bounded),
 		cmocka_unit_test(test_mutations)
 	};

@@ -82,6 +82,7 @@ typedef struct Hold
 	int			level;			/* of savepoints; 0: none */
 	int64_t		from;
 	int64_t		until;			/* of zk_unlock(); 0: still held */
+	bool		marked;			/* undone, but it goes with the transaction */
 	int64_t		token;			/* or 0: not known */
 	int64_t		zk_session;		/* or 0: it was lost by then */
 	int			claim;			/* that it becomes or uses, plus 1; or 0 */
@@ -316,6 +317,17 @@ holds(const Client *client, int name, SimMode mode)
 	return false;
 }
 
+/* Is the lock, which zk_unlock() has given back, held until the COMMIT? */
+static bool
+keeps_marked(const Client *client, int name)
+{
+	for (int i = 0; i < client->nholds; i++)
+		if (client->holds[i].name == name && client->holds[i].marked &&
+			client->holds[i].mode == SIM_EXCLUSIVE)
+			return true;
+	return false;
+}
+
 /*
  * Does this call for all of several locks keep the others from everybody,
  * since it waits for one?  Sets "held" of those; returns whether there are
@@ -372,7 +384,8 @@ note_free(void)
 		held[name] = claims_hold(name);
 		for (int i = 0; i < nclients && !held[name]; i++)
 			held[name] = clients[i].known &&
-				holds(&clients[i], name, SIM_EXCLUSIVE);
+				(holds(&clients[i], name, SIM_EXCLUSIVE) ||
+				 keeps_marked(&clients[i], name));
 	}
 	while (again)
 	{
@@ -630,9 +643,12 @@ check_acquired_row(int number, int row)
 	note_cycles(number);
 }
 
-/* zk_unlock() has undone the latest hold that was not undone. */
+/*
+ * zk_unlock() has undone the latest hold that was not undone; "at_once": it
+ * does not go with the transaction.
+ */
 void
-check_unlocked(int number, int name)
+check_unlocked(int number, int name, bool at_once)
 {
 	Client	   *client = &clients[number];
 
@@ -640,6 +656,7 @@ check_unlocked(int number, int name)
 		if (client->holds[i].name == name && client->holds[i].until == 0)
 		{
 			client->holds[i].until = sim_now();
+			client->holds[i].marked = !at_once;
 			break;
 		}
 	sim_trace("unlocks %d", name);
@@ -647,13 +664,16 @@ check_unlocked(int number, int name)
 }
 
 void
-check_unlocked_session(int number)
+check_unlocked_session(int number, bool at_once)
 {
 	Client	   *client = &clients[number];
 
 	for (int i = 0; i < client->nholds; i++)
 		if (client->holds[i].session && client->holds[i].until == 0)
+		{
 			client->holds[i].until = sim_now();
+			client->holds[i].marked = !at_once;
+		}
 	sim_trace("unlocks all");
 	note_free();
 }

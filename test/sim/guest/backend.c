@@ -420,7 +420,7 @@ unlock_statement(int name)
 	make_key(name, &lock);
 	key_in_mode(&lock.key, ZK_KEY_PERMIT, &permit);
 	if (hold_find(&lock.key) || hold_find(&permit))
-		check_unlocked(client, name);
+		check_unlocked(client, name, holds_may_go());
 	if (!hold_release(&lock.key) && !hold_release(&permit))
 		ereport(WARNING,
 				(errmsg("you do not hold lock \"%s\"", lock.name)));
@@ -562,7 +562,7 @@ run_statement(const SimStatement *statement)
 			break;
 		case STEP_UNLOCK_ALL:
 			commit_note_statement();
-			check_unlocked_session(client);
+			check_unlocked_session(client, holds_may_go());
 			holds_release_session();
 			commit_note_statement();
 			break;

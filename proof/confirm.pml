@@ -1,335 +1,393 @@
 /*
- * confirm.pml: the confirmation of a deadlock, src/core/deadlock/confirm.c
+ * confirm.pml: how a deadlock is confirmed and ended, src/core/deadlock.c
  *
- * Three instances; a process of each holds a lock and may wait for that of the
- * next one, WAITS times, and AGAIN times of all after the first.  Each wait is
- * published in the holder's note; workers read notes one after the other, probe
- * what looks like a cycle, answer probes, and the victim's instance acts by one
- * multi.  Each atomic step is a change of a process, a look under the lock
- * manager's locks, or a request to ZooKeeper.  What is checked: the waits of a
- * deadlock that is ended have all been there at one moment; no deadlock is ended
- * that a wait ended before was part of; and (LTL) a deadlock that lasts is ended.
+ * Three instances, an edge each: that of 0 is in two cycles, with that of 1 and
+ * with that of 2, who have the same lock.  An edge has an identity: a generation
+ * and, of 0, a way.  It ends by a cancel, a handoff, or a change in the middle
+ * of its way, and another one begins.  Each atomic step is a change of a
+ * process, a look under the lock manager's locks, or a request to ZooKeeper; a
+ * multi and its answer are under way for any time, and the answer may be lost
+ * with the connection or the worker.  The victim of each cycle is any of its
+ * edges.
  *
- * PRUNE: a probe that can lead to no act any more is given up at once.  Nothing
- * is missed by that: it could be given up at that moment in any case (its
- * deadline), and all that it would do is keep other probes from being created.
+ * What is checked: the edges of a cycle that is ended were there at one moment;
+ * its contenders are all there, and the writer that keeps a reader, so nobody in
+ * it owns what he waits for; no edge of it was the victim of another cycle; a
+ * verdict is given only if the act was done; and (LTL) a deadlock that lasts is
+ * ended.
  *
  * DROP_... leaves out one condition: see src/proof.md.
  */
-#define N		3
-#ifndef WAITS
-#define WAITS	2
+#ifndef GENERATIONS
+#define GENERATIONS	2
 #endif
-#ifndef AGAIN
-#define AGAIN	N
+#ifndef WAYS
+#define WAYS	2				/* of the edge of 0 */
 #endif
-#ifndef PROBES
-#define PROBES	2
+#ifndef FAULTS
+#define FAULTS	1				/* edges after the first, lost connections (with
+								 * the worker or not) and ended sessions, of all */
 #endif
-#define NEXT(i)	(((i) + 1) % N)
+#ifndef INSTANCES
+#define INSTANCES	3			/* 2: the first cycle alone */
+#endif
 
-/* processes */
-byte wait[N];					/* identity of the latest wait, from 1 */
-bool waits[N];					/* it lasts */
-byte again;						/* waits after the first, of all */
-bool victim[N];					/* it was ended as a victim's */
+/* the processes: the edge of each instance */
+bool there[3];
+byte generation[3];				/* of the latest edge, from 1 */
+byte way[3];
 
-/* ZooKeeper */
-byte note[N];					/* the wait in the note of H, or 0 */
-byte contender[N];				/* W: the first wait that it was for, or 0 */
-bool reused[N];					/* the second wait is for the same contender */
+/* ZooKeeper: 0 is none.  An edge is 2 x generation + way. */
+byte text[3];
+bool contender[3];
+bool writer = true;				/* keeps the reader that 1 waits with */
+byte confirm0[6], confirm1[6];	/* by cycle and instance: the edges in the hash */
+byte ended0[2], ended1[2];
 
-/* the search of an instance: what was read */
-byte reads[N];					/* how far */
-byte first[N], second[N];
+/* workers: what was read of a cycle; the act */
+byte read0[6], read1[6];
+bool confirmed[6];				/* it knows of its confirm */
+byte acting[3];					/* cycle + 1 */
+byte act0[3], act1[3];
+bool sent[3], done[3], sought[3];
 
-/* probes, with their answers */
-bool there[PROBES];
-byte edge[PROBES * N];
-bool yes[PROBES * N];
-bool looked[PROBES];			/* the victim's instance at its own locks */
+byte victim[2];					/* of each cycle */
+byte killed[3];					/* the latest edge that was a victim */
+byte existed[2];				/* for the check: pairs that were there */
+byte faults;
 
-byte existed;					/* for the check: which deadlocks were there */
+#define OTHER(c)	((c) + 1)
+#define EDGE(i)		(2 * generation[i] + way[i])
+#define K(c, i)		(3 * (c) + (i))
+#define MEMBER(c, i)	((i) == 0 || (i) == OTHER(c))
+/* at most 4 identities of 0, 2 of others */
+#define BIT(a, b)	(1 << (((a) - 2) + 4 * (((b) - 2) / 2)))
 
-#define W_THERE(k, i)	(contender[i] == (EDGE(k, i) == 2 && reused[i] -> 1 : EDGE(k, i)))
-#define EDGE(k, i)	edge[(k) * N + (i)]
-#define YES(k, i)	yes[(k) * N + (i)]
-/* The victim: the process that began last; all agree. */
-#define VICTIM(k)	(EDGE(k, 1) > EDGE(k, 0) && EDGE(k, 1) >= EDGE(k, 2) -> 1 : \
-					 (EDGE(k, 2) > EDGE(k, 0) -> 2 : 0))
-#define BIT(a, b, c)	(1 << (((a) - 1) + 2 * ((b) - 1) + 4 * ((c) - 1)))
-#ifdef DROP_IDENTITY
-#define SAME(k, i)	waits[i]
+#if defined(DROP_GENERATION)
+#define SAME(i, e)	(there[i] && way[i] == (e) % 2)
+#elif defined(DROP_WAY)
+#define SAME(i, e)	(there[i] && generation[i] == (e) / 2)
+#elif defined(DROP_RESCAN)
+#define SAME(i, e)	true
 #else
-#define SAME(k, i)	(waits[i] && wait[i] == EDGE(k, i))
+#define SAME(i, e)	(there[i] && EDGE(i) == (e))
 #endif
+#define OWN(i, a, b)	((i) == 0 -> (a) : (b))
 
-#define ANSWER(k, i)	(YES(k, i) || VICTIM(k) == i)
-#define ANSWERED(k)	(ANSWER(k, 0) && ANSWER(k, 1) && ANSWER(k, 2))
-#ifdef DROP_ANSWERS
-#define ALL_ANSWERED(k)	true
-#else
-#define ALL_ANSWERED(k)	ANSWERED(k)
-#endif
+#define LISTED(c)	(confirm0[K(c, 0)] != 0 && \
+	confirm0[K(c, 0)] == confirm0[K(c, OTHER(c))] && \
+	confirm1[K(c, 0)] == confirm1[K(c, OTHER(c))])
+#define CAN_READ(c, i)	(MEMBER(c, i) && text[0] != 0 && \
+	text[OTHER(c)] != 0 && !confirmed[K(c, i)] && \
+	(read0[K(c, i)] != text[0] || read1[K(c, i)] != text[OTHER(c)]))
+#define CAN_ACT(c, i)	(confirmed[K(c, i)] && victim[c] == i && LISTED(c))
+#define HAS_CONFIRM(c, i, a, b)	(confirm0[K(c, i)] == (a) && confirm1[K(c, i)] == (b))
 
-#ifdef DROP_OWN_LOOK
-#define READY(k)	true
-#else
-#define READY(k)	looked[k]
-#endif
+byte k;							/* in atomic steps only */
 
-byte j;							/* in atomic steps only */
-
-inline over(k)
+inline delete_confirm(dc, di)
 {
-	there[k] = false;
-	looked[k] = false;
-	j = 0;
-	do
-	:: j < N -> EDGE(k, j) = 0; YES(k, j) = false; j++
-	:: else -> break
-	od;
-	j = 0
+	confirm0[K(dc, di)] = 0;
+	confirm1[K(dc, di)] = 0;
+	confirmed[K(dc, di)] = false
 }
 
-inline end_search(i)
+inline forget_reads(ri)
 {
-	reads[i] = 0;
-	first[i] = 0;
-	second[i] = 0
+	read0[K(0, ri)] = 0; read1[K(0, ri)] = 0;
+	read0[K(1, ri)] = 0; read1[K(1, ri)] = 0
 }
 
-/* Can wait w of process p be in a probe, now or later? */
-#if PROBES > 1
-#define IN_PROBE(p, w)	(EDGE(0, p) == w || EDGE(1, p) == w)
-#else
-#define IN_PROBE(p, w)	(EDGE(0, p) == w)
-#endif
-#define WAS_READ(p, w)	(first[NEXT(NEXT(p))] == w || second[NEXT(p)] == w)
-#define NAMED(p, w)	((waits[p] && wait[p] == w) || note[p] == w || \
-					 WAS_READ(p, w) || IN_PROBE(p, w))
-
-/* Can probe k lead to no act?  Waits, notes and contenders do not come back. */
-#define OVER(k, i)	(!(waits[i] && wait[i] == EDGE(k, i)) && \
-					 (VICTIM(k) == i -> !looked[k] : !YES(k, i)))
-#define MOVED(k, i)	(!W_THERE(k, i) || (VICTIM(k) != i && note[i] != EDGE(k, i)))
-#define HOPELESS(k)	(there[k] && (OVER(k, 0) || OVER(k, 1) || OVER(k, 2) || \
-					 MOVED(k, 0) || MOVED(k, 1) || MOVED(k, 2)))
-
-/* Something is over: forget all that has become useless. */
-inline forget()
+inline read_cycle(rc, ri)
 {
-#ifdef PRUNE
+	read0[K(rc, ri)] = text[0];
+	read1[K(rc, ri)] = text[OTHER(rc)];
+	printf("instance %d reads cycle %d: edges %d, %d\n", ri, rc, text[0], text[OTHER(rc)])
+}
+
+inline note_existing()
+{
 	if
-	:: HOPELESS(0) -> over(0)
+	:: there[0] && there[1] -> existed[0] = existed[0] | BIT(EDGE(0), EDGE(1))
 	:: else
 	fi;
-#if PROBES > 1
 	if
-	:: HOPELESS(1) -> over(1)
+	:: there[0] && there[2] -> existed[1] = existed[1] | BIT(EDGE(0), EDGE(2))
 	:: else
-	fi;
-#endif
-#endif
-	/* bits for the check that no probe can name any more: see BIT() */
-	existed = existed & (NAMED(0, 1) -> 255 : 170) & (NAMED(0, 2) -> 255 : 85) &
-		(NAMED(1, 1) -> 255 : 204) & (NAMED(1, 2) -> 255 : 51) &
-		(NAMED(2, 1) -> 255 : 240) & (NAMED(2, 2) -> 255 : 15);
-	victim[0] = victim[0] && NAMED(0, wait[0]);
-	victim[1] = victim[1] && NAMED(1, wait[1]);
-	victim[2] = victim[2] && NAMED(2, wait[2])
+	fi
 }
 
-/* Our note is being written: what was seen of our locks is to be seen again. */
-inline note_written(i)
+inline begin(bi)
 {
-	looked[0] = looked[0] && VICTIM(0) != i;
-#if PROBES > 1
-	looked[1] = looked[1] && VICTIM(1) != i;
-#endif
-	skip
+	there[bi] = true;
+	contender[bi] = true;
+	printf("instance %d has edge %d\n", bi, EDGE(bi));
+	note_existing()
 }
 
 proctype Process(byte i)
 {
 end:
 	do
-	:: atomic { !waits[i] && (wait[i] == 0 || wait[i] < WAITS && again < AGAIN) ->
-		again = again + (wait[i] > 0);
-		wait[i]++;
-		waits[i] = true;
-		victim[i] = false;
-		reused[i] = contender[i] != 0;
-		contender[i] = (reused[i] -> contender[i] : wait[i]);
-		printf("process %d waits, the %d. time\n", i, wait[i]);
-		if
-		:: waits[0] && waits[1] && waits[2] ->
-			printf("that is a deadlock\n");
-			existed = existed | BIT(wait[0], wait[1], wait[2])
-		:: else
-		fi
+	:: atomic { !there[i] && generation[i] == 0 ->
+		generation[i] = 1;
+		begin(i)
+	}
+	/* a handoff or a new wait; the contender is the same or another one */
+	:: atomic { !there[i] && generation[i] > 0 && generation[i] < GENERATIONS &&
+			faults < FAULTS ->
+		faults++;
+		killed[i] = 0;
+		generation[i]++;
+		begin(i)
 	}
 #ifndef PROGRESS
-	:: atomic { waits[i] ->
-		waits[i] = false;
-		printf("process %d gives up\n", i);
-		forget()
+	/* another way from the same hold to the same wait */
+	:: atomic { !there[i] && generation[i] > 0 && contender[i] && i == 0 &&
+			way[i] + 1 < WAYS && faults < FAULTS ->
+		faults++;
+		killed[i] = 0;
+		way[i]++;
+		begin(i)
 	}
+	:: atomic { there[i] -> there[i] = false; printf("the edge of %d ends\n", i) }
+	:: atomic { writer && i == 1 -> writer = false; printf("the writer leaves\n") }
 #endif
 	od
+}
+
+/* The multi is carried out, or is refused. */
+inline carry_out(ai, ac, aa, ab)
+{
+	if
+	:: text[ai] == OWN(ai, aa, ab) &&
+#ifndef DROP_ACT_CHECKS
+			HAS_CONFIRM(ac, (ai == 0 -> OTHER(ac) : 0), aa, ab) &&
+#endif
+#ifndef DROP_WRITER
+			(ac == 1 || writer) &&
+#endif
+			HAS_CONFIRM(ac, ai, aa, ab) &&
+			!(ended0[ac] == aa && ended1[ac] == ab) ->
+		printf("instance %d ends cycle %d: edges %d, %d\n", ai, ac, aa, ab);
+		assert(existed[ac] & BIT(aa, ab));
+		assert(contender[0] && contender[OTHER(ac)]);
+		assert(ac == 1 || writer);
+		assert(killed[0] != aa && killed[OTHER(ac)] != ab);
+		killed[ai] = OWN(ai, aa, ab);
+		text[ai] = 0;
+		delete_confirm(ac, ai);
+#ifndef DROP_OWN_CONFIRMS
+		if
+		:: ac == 0 -> delete_confirm(1, ai)
+		:: else -> delete_confirm(0, ai)
+		fi;
+#endif
+		ended0[ac] = aa;
+		ended1[ac] = ab;
+		done[ai] = true
+	:: else -> printf("the act of %d is refused\n", ai)
+	fi
+}
+
+inline forget_act(ti)
+{
+	acting[ti] = 0;
+	act0[ti] = 0;
+	act1[ti] = 0;
+	sent[ti] = false;
+	done[ti] = false;
+	sought[ti] = false
+}
+
+/* The act was done: in that very wait only. */
+inline verdict(vi)
+{
+	assert(done[vi]);
+	if
+	:: there[vi] && EDGE(vi) == OWN(vi, act0[vi], act1[vi]) ->
+		there[vi] = false;
+		printf("the process of %d fails\n", vi)
+	:: else
+	fi
 }
 
 proctype Worker(byte i)
 {
-	byte k;
+	byte c;
 
 end:
 	do
-	/* the contender of a wait that is over is deleted */
-	:: atomic { !waits[i] && contender[i] != 0 ->
-		contender[i] = 0;
-		reused[i] = false;
-		printf("instance %d deletes its contender\n", i);
-		forget()
+	/* tell, and tell no more: the text and the confirms go together */
+	:: atomic { text[i] == 0 && there[i] && killed[i] != EDGE(i) && acting[i] == 0 ->
+		text[i] = EDGE(i);
+		printf("instance %d tells edge %d\n", i, text[i])
 	}
-	/* publish, and take back: detector.c 1 */
-	:: atomic { note[i] != (waits[i] -> wait[i] : 0) ->
-		note[i] = (waits[i] -> wait[i] : 0);
-		note_written(i);
-		end_search(i);
-		printf("instance %d writes into its note: wait %d\n", i, note[i]);
-		forget()
-	}
-	/* search: detector.c 2 */
-	:: atomic { reads[i] == 0 && waits[i] && note[i] == wait[i] && note[NEXT(i)] != 0 ->
-		first[i] = note[NEXT(i)];
-		reads[i] = 1;
-		printf("instance %d reads that of %d: wait %d\n", i, NEXT(i), first[i])
-	}
-	:: atomic { reads[i] == 1 ->
-		second[i] = note[NEXT(NEXT(i))];
-		reads[i] = 2;
-		printf("instance %d reads that of %d: wait %d\n", i, NEXT(NEXT(i)), second[i]);
+	:: atomic { text[i] != 0 && !(there[i] && EDGE(i) == text[i]) ->
+		text[i] = 0;
 		if
-		:: second[i] == 0 -> end_search(i); forget()
-		:: else
-		fi
-	}
-	/* probe: detector.c 3 */
-	:: atomic { reads[i] == 2 ->
-		j = 0;
-		do
-		:: j < PROBES && !(there[j] && EDGE(j, i) == wait[i] &&
-				EDGE(j, NEXT(i)) == first[i] && EDGE(j, NEXT(NEXT(i))) == second[i]) -> j++
-		:: else -> break
-		od;
-		/* no older probe is the same */
-		k = 0;
-		do
-		:: j == PROBES && k < PROBES && there[k] -> k++
-		:: else -> break
-		od;
-		if
-		:: j == PROBES && k < PROBES && waits[i] && note[i] == wait[i] ->
-			there[k] = true;
-			EDGE(k, i) = wait[i];
-			EDGE(k, NEXT(i)) = first[i];
-			EDGE(k, NEXT(NEXT(i))) = second[i];
-			printf("instance %d creates a probe of waits %d, %d, %d\n", i, EDGE(k, 0), EDGE(k, 1), EDGE(k, 2))
+		:: confirmed[K(0, i)] -> delete_confirm(0, i)
 		:: else
 		fi;
-		j = 0;
-		k = 0;
-		end_search(i);
-		forget()
+		if
+		:: confirmed[K(1, i)] -> delete_confirm(1, i)
+		:: else
+		fi;
+		forget_reads(i);
+		printf("instance %d tells it no more\n", i)
 	}
-	od
-}
-
-/* What is done about probe k; the victim's instance is VICTIM(k). */
-proctype Probe(byte k)
-{
-	byte i;
-
-end:
-	do
-	/* SCANNING: another instance looks at its locks, and answers */
-	:: atomic { there[k] && !ANSWERED(k) ->
+	/* the contender goes behind them */
+	:: atomic { !there[i] && contender[i] &&
+#ifndef DROP_RETRACT_FIRST
+			text[i] == 0 &&
+#endif
+			true ->
+		contender[i] = false;
+		printf("instance %d deletes its contender\n", i)
+	}
+	/* look */
+	:: atomic { text[i] != 0 && CAN_READ(0, i) -> read_cycle(0, i) }
+	:: atomic { text[i] != 0 && CAN_READ(1, i) -> read_cycle(1, i) }
+	/* confirm: a scan behind the look */
+	:: atomic { read0[K(0, i)] != 0 || read0[K(1, i)] != 0 ->
 		if
-		:: !ANSWER(k, 0) -> i = 0
-		:: !ANSWER(k, 1) -> i = 1
-		:: !ANSWER(k, 2) -> i = 2
+		:: read0[K(0, i)] != 0 -> c = 0
+		:: read0[K(1, i)] != 0 -> c = 1
 		fi;
 		if
-		:: SAME(k, i) -> YES(k, i) = true; printf("instance %d confirms its wait %d\n", i, EDGE(k, i))
-		:: else -> over(k); printf("instance %d denies its wait\n", i)
+		:: SAME(i, OWN(i, read0[K(c, i)], read1[K(c, i)])) && !confirmed[K(c, i)] &&
+				text[i] == OWN(i, read0[K(c, i)], read1[K(c, i)]) ->
+			confirm0[K(c, i)] = read0[K(c, i)];
+			confirm1[K(c, i)] = read1[K(c, i)];
+			confirmed[K(c, i)] = true;
+			printf("instance %d confirms cycle %d\n", i, c)
+		:: else
 		fi;
-		forget();
-		i = 0
+		read0[K(c, i)] = 0;
+		read1[K(c, i)] = 0;
+		c = 0
+	}
+	/* what it confirmed is told no more by another one: not confirmed */
+	:: atomic { confirmed[K(0, i)] && acting[i] == 0 &&
+			(text[0] != confirm0[K(0, i)] || text[1] != confirm1[K(0, i)]) ->
+		delete_confirm(0, i)
+	}
+	:: atomic { confirmed[K(1, i)] && acting[i] == 0 &&
+			(text[0] != confirm0[K(1, i)] || text[2] != confirm1[K(1, i)]) ->
+		delete_confirm(1, i)
+	}
+	/* act: its own scan agrees, too */
+	:: atomic { acting[i] == 0 && there[i] && EDGE(i) == text[i] &&
+			(CAN_ACT(0, i) || CAN_ACT(1, i)) ->
+		if
+		:: CAN_ACT(0, i) -> c = 0
+		:: CAN_ACT(1, i) -> c = 1
+		fi;
+		acting[i] = c + 1;
+		act0[i] = confirm0[K(c, i)];
+		act1[i] = confirm1[K(c, i)];
+		printf("instance %d acts on cycle %d\n", i, c);
+		c = 0
+	}
+	:: atomic { acting[i] != 0 && !sent[i] && !sought[i] ->
+		sent[i] = true;
+		c = acting[i] - 1;
+		carry_out(i, c, act0[i], act1[i]);
+		c = 0
+	}
+	:: atomic { sent[i] && !sought[i] ->
+		if
+		:: done[i] -> verdict(i)
+		:: else
+		fi;
+		forget_act(i)
 	}
 #ifndef PROGRESS
-	/* deadline */
-	:: atomic { there[k] -> over(k); forget(); printf("probe %d is given up\n", k) }
-#endif
-	/* WAITING -> SCANNING: the victim's instance looks at its own locks */
-	:: atomic { there[k] && ALL_ANSWERED(k) && !READY(k) ->
-		i = VICTIM(k);
+	/* the connection is lost: what was sent is done or not */
+	:: atomic { faults < FAULTS ->
+		faults++;
 		if
-		:: SAME(k, i) -> looked[k] = true; printf("instance %d looks at its own locks\n", i)
-		:: else -> over(k); printf("instance %d's own wait is over\n", i)
+		:: acting[i] != 0 && !sent[i] -> c = acting[i] - 1; carry_out(i, c, act0[i], act1[i]); c = 0
+		:: true
 		fi;
-		forget();
-		i = 0
-	}
-	/* ACTING: the multi */
-	:: atomic { there[k] && ALL_ANSWERED(k) && READY(k) ->
-		i = VICTIM(k);
+		forget_reads(i);
 		if
-#ifdef DROP_ACT_CHECKS
+		/* the worker remains, and looks for its act behind a barrier */
+		:: acting[i] != 0 ->
+			sought[i] = true;
+			printf("instance %d loses its connection\n", i)
+		/* or there is a new one, that knows of no act */
 		:: true ->
-#else
-		:: W_THERE(k, 0) && W_THERE(k, 1) && W_THERE(k, 2) &&
-				(i == 0 || note[0] == EDGE(k, 0)) && (i == 1 || note[1] == EDGE(k, 1)) && (i == 2 || note[2] == EDGE(k, 2)) ->
-#endif
-			printf("instance %d ends the deadlock of waits %d, %d, %d\n", i, EDGE(k, 0), EDGE(k, 1), EDGE(k, 2));
-			assert(existed & BIT(EDGE(k, 0), EDGE(k, 1), EDGE(k, 2)));
-			assert(!(victim[0] && wait[0] == EDGE(k, 0)) &&
-				   !(victim[1] && wait[1] == EDGE(k, 1)) &&
-				   !(victim[2] && wait[2] == EDGE(k, 2)));
-			note[i] = 0;
-			note_written(i);
-			/* slot_end_wait(): in that very wait only */
-			if
-			:: waits[i] && wait[i] == EDGE(k, i) -> waits[i] = false; victim[i] = true; printf("process %d fails\n", i)
-			:: else
-			fi;
-			over(k)
-		:: else -> over(k); printf("the act fails: something has moved\n")
+			forget_act(i);
+			printf("instance %d has a new worker\n", i)
 		fi;
-		forget();
-		i = 0
+#ifdef DROP_CLEAN
+		confirmed[K(0, i)] = false;
+		confirmed[K(1, i)] = false
+#else
+		delete_confirm(0, i);
+		delete_confirm(1, i);
+		if
+		:: !sought[i] && ended0[0] != 0 && victim[0] == i -> ended0[0] = 0; ended1[0] = 0; killed[i] = 0
+		:: else
+		fi;
+		if
+		:: !sought[i] && ended0[1] != 0 && victim[1] == i -> ended0[1] = 0; ended1[1] = 0; killed[i] = 0
+		:: else
+		fi
+#endif
 	}
+	:: atomic { sought[i] ->
+		c = acting[i] - 1;
+		if
+#ifdef DROP_ENDED
+		:: text[i] != OWN(i, act0[i], act1[i]) ->
+#else
+		:: ended0[c] == act0[i] && ended1[c] == act1[i] ->
+#endif
+			verdict(i)
+		:: else
+		fi;
+		forget_act(i);
+		c = 0
+	}
+	/* the session ends, and its locks are lost */
+	:: atomic { faults < FAULTS && generation[i] > 0 ->
+		faults++;
+		text[i] = 0;
+		delete_confirm(0, i);
+		delete_confirm(1, i);
+		contender[i] = false;
+		there[i] = false;
+		forget_reads(i);
+		forget_act(i);
+		printf("the session of %d ends\n", i)
+	}
+#endif
 	od
 }
 
 #ifdef PROGRESS
-#define DEADLOCK	(waits[0] && waits[1] && waits[2])
+#define DEADLOCK	(there[0] && there[1] || there[0] && there[2])
 ltl ended { [] (DEADLOCK -> <> !DEADLOCK) }
 #endif
 
 init
 {
 	atomic {
-		j = 0;
+		if
+		:: victim[0] = 0
+		:: victim[0] = 1
+		fi;
+		if
+		:: victim[1] = 0
+		:: victim[1] = 2
+		fi;
+		k = 0;
 		do
-		:: j < N -> run Process(j); run Worker(j); j++
+		:: k < INSTANCES -> run Process(k); run Worker(k); k++
 		:: else -> break
 		od;
-		j = 0;
-		do
-		:: j < PROBES -> run Probe(j); j++
-		:: else -> break
-		od;
-		j = 0
+		k = 0
 	}
 }

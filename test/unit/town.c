@@ -104,6 +104,7 @@ struct Backend
 	uint64_t	wait;			/* generation */
 	int64_t		since;
 	bool		verdict;
+	bool		stale;			/* an edge of its cycle has ended since */
 	Held		stack[TOWN_KEYS];
 	int			nstack;
 	int			saves[TOWN_OPS];
@@ -845,6 +846,37 @@ take_verdict(Town *t, void *of, uint64_t arg)
 }
 
 static void
+span(Town *t, uint64_t generation, int64_t *from, int64_t *to)
+{
+	if (generation > t->ids)
+	{
+		violation(t, "T1: an edge is not ours");
+		return;
+	}
+	if (t->born[generation] > *from)
+		*from = t->born[generation];
+	if (t->gone[generation] < *to)
+		*to = t->gone[generation];
+}
+
+/* From when until when was an edge there? */
+static void
+span_edge(Town *t, const DeadlockEdge *e, int64_t *from, int64_t *to)
+{
+	const char *way = e->way;
+
+	span(t, e->from.generation, from, to);
+	span(t, e->to.generation, from, to);
+	while (*way != '\0')
+	{
+		way = strchr(way, '.') + 1;
+		span(t, strtoull(way, NULL, 16), from, to);
+		way += strcspn(way, ",");
+		way += *way == ',';
+	}
+}
+
+static void
 on_outcome(Instance *i, const DeadlockOutcome *outcome)
 {
 	Town	   *t = i->town;
@@ -855,6 +887,12 @@ on_outcome(Instance *i, const DeadlockOutcome *outcome)
 		return;
 	if (b->tier == 2 && b->wait == to->generation)
 	{
+		int64_t		from = 0;
+		int64_t		to = INT64_MAX;
+
+		for (int n = 0; n < outcome->nedges; n++)
+			span_edge(t, outcome->edges[n], &from, &to);
+		b->stale = to < INT64_MAX;
 		b->verdict = true;
 		at(t, chance(t, 0, 3) * MS, take_verdict, b,
 		   b->wait * 2 + outcome->requeue);
@@ -1949,7 +1987,7 @@ check_victim(Backend *b)
 	t->progress = t->now;
 	if (t->dead_since[b->wait] >= 0)
 	{
-		bool		bystander = true;
+		bool		bystander = !b->stale;
 		bool		any = false;
 
 		for (int a = 0; a < t->ninstances * TOWN_BACKENDS; a++)
@@ -1992,20 +2030,6 @@ owns_what_it_waits_for(Town *t, Instance *i, const DeadlockEdge *e, int lock)
 	return true;
 }
 
-static void
-span(Town *t, uint64_t generation, int64_t *from, int64_t *to)
-{
-	if (generation > t->ids)
-	{
-		violation(t, "T1: an edge is not ours");
-		return;
-	}
-	if (t->born[generation] > *from)
-		*from = t->born[generation];
-	if (t->gone[generation] < *to)
-		*to = t->gone[generation];
-}
-
 /* The act's cycle is what the confirms were about: find its text in ours. */
 static void
 check_act(Instance *i, const char *hash)
@@ -2023,17 +2047,8 @@ check_act(Instance *i, const char *hash)
 	{
 		const DeadlockEdge *e = edges[k];
 		Instance   *other = &t->instances[e->teller[1] - '0'];
-		const char *way = e->way;
 
-		span(t, e->from.generation, &from, &to);
-		span(t, e->to.generation, &from, &to);
-		while (*way != '\0')
-		{
-			way = strchr(way, '.') + 1;
-			span(t, strtoull(way, NULL, 16), &from, &to);
-			way += strcspn(way, ",");
-			way += *way == ',';
-		}
+		span_edge(t, e, &from, &to);
 		(void) snprintf(name, NAME, "%s.%s", hash, e->teller);
 		if (other != i && find_znode(t, name, t->zxid) == NULL)
 			violation(t, "T2: an act without a confirm");

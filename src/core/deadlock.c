@@ -2412,6 +2412,8 @@ deadlock_over(Deadlocks *d, uint64_t generation, int64_t now)
 void
 deadlock_tick(Deadlocks *d, int64_t now)
 {
+	if (!d->loaded)
+		return;
 	for (int i = 0; i < d->nrecords; i++)
 		if (d->records[i]->until <= now)
 		{
@@ -2423,8 +2425,6 @@ deadlock_tick(Deadlocks *d, int64_t now)
 				look(d);
 		}
 	sweep(d);
-	if (!d->loaded)
-		return;
 	if (d->scan_at <= now || d->retry_at <= now)
 	{
 		d->scan_at = d->retry_at = NEVER;
@@ -2460,11 +2460,11 @@ deadlock_wake(const Deadlocks *d)
 {
 	int64_t		at = NEVER;
 
+	if (!d->loaded)
+		return NEVER;
 	for (int i = 0; i < d->nrecords; i++)
 		if (d->records[i]->until < at)
 			at = d->records[i]->until;
-	if (!d->loaded)
-		return at;
 	if (d->scan_at < at)
 		at = d->scan_at;
 	if (d->retry_at < at)

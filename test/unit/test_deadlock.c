@@ -904,6 +904,29 @@ test_new_edges_are_told_seldom(void **state)
 	end_alone(&alone);
 }
 
+/* Without a connection nothing is due, and nothing is sent. */
+static void
+test_nothing_is_sent_without_a_connection(void **state)
+{
+	DeadlockEdge edge = make_edge("me", "/x", "/y", 1);
+	DeadlockScan scan = {.edges = &edge,.nedges = 1,.waits = true};
+	Alone		alone;
+	Request		r;
+
+	(void) state;
+	begin_alone(&alone, 1000 * MS);
+	deadlock_scanned(alone.deadlocks, &scan, 1);
+	answer_all(&alone, 1);
+	deadlock_disconnect(alone.deadlocks);
+	assert_true(deadlock_wake(alone.deadlocks) == INT64_MAX);
+	deadlock_tick(alone.deadlocks, 100000 * MS);
+	deadlock_over(alone.deadlocks, 1, 100000 * MS);
+	deadlock_scanned(alone.deadlocks, &scan, 100000 * MS);
+	assert_false(deadlock_wants_scan(alone.deadlocks));
+	assert_false(deadlock_request(alone.deadlocks, &r));
+	end_alone(&alone);
+}
+
 /*-------------------------------------------------------------------------
  * Figures: 100 members with 50 long waits each, and no deadlock
  *-------------------------------------------------------------------------
@@ -1320,6 +1343,7 @@ main(void)
 		cmocka_unit_test(test_middle_of_a_way_changes),
 		cmocka_unit_test(test_1150_holds_and_one_wait),
 		cmocka_unit_test(test_new_edges_are_told_seldom),
+		cmocka_unit_test(test_nothing_is_sent_without_a_connection),
 		cmocka_unit_test(test_hundred_members),
 		cmocka_unit_test(test_hundred_members_on_one_tree),
 		cmocka_unit_test(test_search_is_bounded),

@@ -17,6 +17,7 @@
  *	T5	None fails who is only ahead of a member in tier 1.
  *	T6	No deadlock lasts.
  *	T7	In the end nothing is left in %waits.
+ *	T8	Nothing is sent without a connection.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -915,6 +916,8 @@ pump(Instance *i)
 		return;
 	while (deadlock_request(i->deadlocks, &r))
 	{
+		if (!i->up)
+			violation(t, "T8: a request without a connection");
 		if (f != NULL && (r.group == 0 || f->requests[0].group != r.group))
 		{
 			submit(i, f);

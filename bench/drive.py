@@ -30,6 +30,9 @@ from kazoo.client import KazooClient
 
 import bounds
 import servers
+from commands import (
+    ANSWER_LIMIT, Counting, Failed, Hangs, ending, last_words, pg_ctl, pgbench, run_command,
+    wait_until)
 
 MODES = {
     # ms and warmup are of each measurement; java is how long a JVM warms up;
@@ -62,7 +65,6 @@ ZIPF_PAUSE = 3000           # us between a client's cycles, for their p99
 RELAY_PAUSE = 10000         # us for a waiter to get into its place
 USUAL_PAUSE = 10000         # us between the takes of a lock by a lone client
 DEADLOCK_TIMEOUT = 1        # seconds, PostgreSQL's default
-ANSWER_LIMIT = 120          # seconds after which a rival counts as hung
 TOO_OFTEN = 3               # failures after which a rival is left out
 QUANTILES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5)
 ROUND_LOCKS = 6400          # that 64 clients go round
@@ -129,33 +131,6 @@ LOCKS = ["zklock", "curator", "writelock", "kazoo", "redis", "etcd"]
 # whose figures no row of bounds.py needs
 OTHERS = ["writelock", "kazoo", "redis", "etcd", "mariadb", "raw-multi",
           "raw-blind-2"]
-
-
-class Failed(Exception):
-    pass
-
-
-class Hangs(Failed):
-    """It would take as long each time."""
-
-
-def run_command(command, **options):
-    """Its output; Failed with what it has written if it fails."""
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                           check=False, **options)
-    if ended.returncode != 0:
-        raise Failed("%s: %s: %s" % (" ".join(command), ending(ended.returncode),
-                                     last_words(ended.stderr or ended.stdout)))
-    return ended.stdout.strip()
-
-
-def ending(status):
-    return "killed by signal %d" % -status if status < 0 else "exit status %d" % status
-
-
-def last_words(text):
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(lines[-3:]) or "no message"
 
 
 class Rival:
@@ -371,31 +346,6 @@ def settings_of(name, ports=instances):
         yield
     finally:
         set_retain_time(ports, 0)
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + ANSWER_LIMIT
-    while not condition():
-        if time.monotonic() > end:
-            raise Failed("waited %d s without success: %s" % (ANSWER_LIMIT, what))
-        time.sleep(0.02)
-
-
-def pg_ctl(action, directory, *settings, before=()):
-    command = [*before, "pg_ctl", action, "-w", "-t", "180", "-m", "fast", "-D", directory,
-               "-l", directory + ".log"]
-    if settings:
-        command += ["-o", " ".join("-c " + s for s in settings)]
-    # the server that it starts must not keep a pipe open
-    with open(directory + ".pg_ctl.log", "w+") as log:
-        status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log,
-                                stderr=subprocess.STDOUT, check=False).returncode
-        if status != 0:
-            log.seek(0)
-            why = last_words(log.read())
-            with open(directory + ".log", errors="replace") as server_log:
-                why += ": " + last_words(server_log.read())
-            raise Failed("%s: %s: %s" % (" ".join(command), ending(status), why))
 
 
 # ---------------------------------------------------------------------------
@@ -937,8 +887,7 @@ PGBENCH_SETTINGS = {"without": [], "with": ["shared_preload_libraries=zklock"]}
 
 
 def pgbench_command(name, *options):
-    return ["pgbench", "-h", env["BENCH_SOCKETS"], "-p", PGBENCH_PORTS[name], "-U", "postgres",
-            *options, "postgres"]
+    return pgbench(PGBENCH_PORTS[name], *options)
 
 
 pgbench_filled = set()
@@ -1053,64 +1002,9 @@ def pgbench(r):
             memory_of_a_slot()
 
 
-class Counting:
-    """One of the servers of pgbench under valgrind, which counts the instructions
-    that its server processes execute outside the kernel; nothing disturbs that."""
-
-    def __init__(self, name, label, *settings):
-        self.name = name
-        self.label = "callgrind.%s.%s" % (name, label)
-        self.log = "pgbench_%s.valgrind.log" % name
-        self.settings = settings
-
-    def start(self, name):
-        # its processes each write a file when they end
-        with open(self.log, "w") as log:
-            subprocess.Popen(
-                ["valgrind", "-q", "--trace-children=yes", "--tool=callgrind",
-                 "--callgrind-out-file=%s.%%p" % self.label, "postgres", "-D", "pgbench_" + name,
-                 *(word for setting in ["log_disconnections=on", "log_line_prefix=%p %a ",
-                                     *PGBENCH_SETTINGS[name], *self.settings]
-                   for word in ("-c", setting))],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        wait_until(self.accepts, "the server under valgrind starts")
-
-    def accepts(self):
-        return subprocess.run(["pg_isready", "-q", "-h", env["BENCH_SOCKETS"],
-                               "-p", PGBENCH_PORTS[self.name]], check=False).returncode == 0
-
-    def ended(self):
-        """The server processes of pgbench that have gone."""
-        with open(self.log, errors="replace") as log:
-            return [line.split()[0] for line in log
-                    if " disconnection: " in line and line.split()[1] == "pgbench"]
-
-    @staticmethod
-    def total(file_name):
-        try:
-            with open(file_name) as file:
-                return next((int(line.split()[1]) for line in file
-                             if line.startswith("totals:")), 0)
-        except FileNotFoundError:
-            return 0
-
-    def executed(self, run, options):
-        """By the server processes of a run: pgbench has two, one after the other.
-        The first looks at its tables, which is the same in each run."""
-        before = len(self.ended())
-        run_command(pgbench_command(self.name, "--random-seed=1", "-n", "-D", "run=%d" % run,
-                                    *options))
-        wait_until(lambda: len(self.ended()) == before + 2, "both are disconnected")
-        files = ["%s.%s" % (self.label, pid) for pid in self.ended()[before:]]
-        wait_until(lambda: all(map(self.total, files)), "the counts of the server processes")
-        return sum(map(self.total, files))
-
-    def of_a_transaction(self, *options, counted=mode.counted):
-        """The difference of two runs, so that only transactions count; a run ahead
-        of them fills caches.  The runs have numbers of as many digits."""
-        _, short, long = (self.executed(n, [*options, "-t", str(counted * n)])
-                          for n in (2, 1, 3))
-        return (long - short) / (2 * counted)
+def counting_of(name, label, *settings):
+    return Counting("pgbench_" + name, PGBENCH_PORTS[name], label, *PGBENCH_SETTINGS[name],
+                    *settings)
 
 
 def instructions(r):
@@ -1123,9 +1017,10 @@ def instructions(r):
             if name not in pgbench_filled:
                 with pgbench_servers(lambda name: pg_ctl("start", "pgbench_" + name), name):
                     fill(name)
-            counting = Counting(name, "select")
+            counting = counting_of(name, "select")
             with pgbench_servers(counting.start, name):
-                counts[name] = counting.of_a_transaction("-S", "-M", "prepared", "-c", "1")
+                counts[name] = counting.of_a_transaction(
+                    mode.counted, "-S", "-M", "prepared", "-c", "1")
             record("instructions", name, 1, r.turn, instructions=counts[name])
         record("instructions", "with", 1, r.turn,
                over_without=counts["with"] / counts["without"])
@@ -1147,14 +1042,14 @@ def once_code(r):
         for name, retain_time in ways.items():
             settings = ["zklock.retain_time=%d" % retain_time, "zklock.root=/" + name,
                         "zklock.servers=" + env["BENCH_ZOOKEEPER"]]
-            counting = Counting("with", "once-" + name, *settings)
+            counting = counting_of("with", "once-" + name, *settings)
             with pgbench_servers(lambda _: pg_ctl("start", "pgbench_with",
                                                   *PGBENCH_SETTINGS["with"]), "with"):
                 sql(PGBENCH_PORTS["with"], "postgres", "CREATE EXTENSION IF NOT EXISTS zklock")
             with pgbench_servers(counting.start, "with"):
                 record("once_code", name, 1, r.turn, instructions=counting.of_a_transaction(
-                    "-M", "prepared", "-f", "once.sql", "-D", "i=100000", "-c", "1",
-                    counted=mode.counted // 4))
+                    mode.counted // 4, "-M", "prepared", "-f", "once.sql", "-D", "i=100000",
+                    "-c", "1"))
 
 
 TRACKED = "BEGIN;\nSELECT zk_lock('tracked');\nCOMMIT;\n"
@@ -1198,12 +1093,12 @@ def tracked(r):
         with contest("tracked", "pgbench"):
             counts = {}
             for way in ways:
-                counting = Counting("with", "tracked-" + way, *settings(way))
+                counting = counting_of("with", "tracked-" + way, *settings(way))
                 with pgbench_servers(lambda name: start("on", name), "with"):
                     pass
                 with pgbench_servers(counting.start, "with"):
                     counts[way] = counting.of_a_transaction(
-                        "-M", "prepared", "-f", "tracked.sql", "-c", "1")
+                        mode.counted, "-M", "prepared", "-f", "tracked.sql", "-c", "1")
                 record("tracked", way, 1, r.turn, instructions=counts[way])
             record("tracked", "on", 1, r.turn, over_off=counts["on"] / counts["off"])
 

@@ -280,9 +280,9 @@ zk_test_install()
 	ZKLOCK_TEST_INSTALL=$ZK_INSTALLED
 }
 
-# zk_private_install NAME FROM: build the extension of the checkout FROM with what
-# only tests may have (-DZKLOCK_TEST_BUILD), and set ZK_INSTALLED to a private
-# installation of PostgreSQL with it, in the work directory; what is installed in
+# zk_private_install NAME FROM [FLAGS]: build the extension of the checkout FROM with
+# these flags of the compiler, by default with what only tests may have
+# (-DZKLOCK_TEST_BUILD), and set ZK_INSTALLED to a private installation of PostgreSQL with it, in the work directory; what is installed in
 # the system is not touched.  The server finds its lib and share from where its
 # executable really is, so bin is copied; the rest are links.
 zk_private_install()
@@ -291,7 +291,7 @@ zk_private_install()
 	local bin=$root$ZK_PGBIN
 	local pkglib share
 	local make=(make -s -C "$build" PG_CONFIG="$ZK_PG_CONFIG"
-		COPT="-Werror -DZKLOCK_TEST_BUILD" with_llvm=no DESTDIR="$root")
+		COPT="-Werror ${3--DZKLOCK_TEST_BUILD}" with_llvm=no DESTDIR="$root")
 
 	pkglib=$("$ZK_PG_CONFIG" --pkglibdir)
 	share=$("$ZK_PG_CONFIG" --sharedir)

@@ -66,6 +66,22 @@ my $no_auth = '\377\377\377\232';
 my $throttled = '\377\377\377\201';
 my $bad_arguments = '\377\377\377\370';
 
+# Two sessions take t1 and t2 in one flight: two creates are a multi, whose answer
+# tells no token.
+sub hold_both
+{
+	my ($holder, $other, $shared) = @_;
+	my $worker = stop_worker($a);
+
+	$holder->send("SELECT zk_lock('t1', shared => $shared, session => true)");
+	$other->send("SELECT zk_lock('t2', shared => $shared, session => true)");
+	$_->wait_waiting(2) for ($holder, $other);
+	kill 'CONT', $worker;
+	is($_->result->{sqlstate}, undef, 'a lock whose contender may not be looked at is held')
+	  for ($holder, $other);
+	return;
+}
+
 sub token_is_denied
 {
 	my ($session, $call, $name) = @_;
@@ -86,13 +102,12 @@ sub token_is_denied
 {
 	my $holder = ZkSession->new($a);
 	my @readers = map { ZkSession->new($a) } 1 .. 2;
-	my $both = "SELECT zk_lock_all('{t1,t2}', session => true)";
+	my $other = ZkSession->new($a);
 	my $token = "SELECT zk_fencing_token('t1')";
 
-	# two creates are a multi, whose answer tells no token
 	$holder->run_ok("SET statement_timeout = '3min'");
 	refuse_stats($no_auth);
-	$holder->run_ok($both, 'a lock whose contender may not be looked at is held');
+	hold_both($holder, $other, 'false');
 	token_is_denied($holder, $token, 'zk_fencing_token fails');
 	token_is_denied($holder, "SELECT zk_fence('t1')", 'zk_fence fails');
 	is( $a->safe_psql('postgres', "SELECT granted, lost, token IS NULL FROM zk_locks WHERE name = 't1'"),
@@ -111,13 +126,14 @@ sub token_is_denied
 		'when it is not refused any more, the token is that of the contender');
 	refuse_stats($no_auth);
 	$holder->run_ok("SELECT zk_fence('t1')", 'what is known stays known');
-	$holder->run_ok('SELECT zk_unlock_all()');
+	$_->run_ok('SELECT zk_unlock_all()') for ($holder, $other);
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 
 	# all who wait for it are told; until then they can be canceled
 	refuse_stats($throttled);
-	$_->run_ok("SET statement_timeout = '3min'; SELECT zk_lock_all('{t1,t2}', shared => true, session => true)")
-	  for @readers;
+	$_->run_ok("SET statement_timeout = '3min'") for @readers;
+	hold_both($readers[0], $other, 'true');
+	$readers[1]->run_ok("SELECT zk_lock('t1', shared => true, session => true)");
 	is($readers[0]->run("SET statement_timeout = '1ms'; $token")->{sqlstate}, '57014',
 		'while ZooKeeper puts off the answer, the call waits, and statement_timeout ends that');
 	$readers[0]->run_ok("SET statement_timeout = '3min'");
@@ -129,12 +145,12 @@ sub token_is_denied
 	$readers[0]->wait_waiting(2);
 	refuse_stats($no_auth);
 	token_is_denied($_, undef, 'every holder that waits gets the error') for @readers;
-	$_->run_ok('SELECT zk_unlock_all()') for @readers;
+	$_->run_ok('SELECT zk_unlock_all()') for (@readers, $other);
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 
 	# any other error
 	refuse_stats($bad_arguments);
-	$holder->run_ok($both);
+	hold_both($holder, $other, 'false');
 	error_is(
 		$holder->run($token),
 		{
@@ -146,11 +162,11 @@ sub token_is_denied
 	refuse_stats('\000\000\000\000');
 
 	# the next contender is another one
-	$holder->run_ok('SELECT zk_unlock_all()');
+	$_->run_ok('SELECT zk_unlock_all()') for ($holder, $other);
 	wait_no_contenders($zk, $_) for qw(t1 t2);
-	$holder->run_ok($both);
+	hold_both($holder, $other, 'false');
 	like($holder->run_ok($token, 'a lock that is taken again has a token'), qr/^\d+$/);
-	$_->quit for ($holder, @readers);
+	$_->quit for ($holder, $other, @readers);
 	wait_no_contenders($zk, $_) for qw(t1 t2);
 }
 
@@ -229,7 +245,7 @@ for my $chroot ('', '/below')
 	$a->reload;
 	wait_server($odd->address);
 	$session->run_ok("BEGIN; SET LOCAL zklock.root = '$root'");
-	$session->send("SELECT zk_lock_all(array_agg('d' || i)) FROM generate_series(1, 200) i");
+	$session->send("SELECT zk_lock_any(array_agg('d' || i)) FROM generate_series(1, 200) i");
 	$a->wait_for_log(qr/ZooKeeper refused the credentials/, $log);
 
 	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');

@@ -2421,16 +2421,6 @@ town_strangers_leave(Town *t)
 			delete_contender(t, c);
 }
 
-bool
-town_has_confirmed(const Town *t, int instance)
-{
-	for (int n = 0; n < t->nznodes; n++)
-		if (t->znodes[n].died == INT64_MAX && strlen(t->znodes[n].name) > 33 &&
-			strcmp(t->znodes[n].name + 33, t->instances[instance].id) == 0)
-			return true;
-	return false;
-}
-
 void
 town_forge(Town *t, const char *name, const char *data)
 {

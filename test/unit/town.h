@@ -90,7 +90,6 @@ extern void town_cancel(Town *town, int instance, int backend);
 extern void town_fault(Town *town, int instance, Fault fault, int64_t time);
 extern void town_stranger(Town *town, int lock, char mode, int64_t time);
 extern void town_strangers_leave(Town *town);
-extern bool town_has_confirmed(const Town *town, int instance);
 extern void town_forge(Town *town, const char *name, const char *data);
 
 #endif							/* ZKLOCK_TOWN_H */

@@ -161,8 +161,8 @@ zk_timeout_left(int session, int64 called_at, int64 *since,
 		session_read(0, &first);
 		info->draining = first.draining;
 
-		/* one that has not begun yet was not missed before it was needed */
-		if (info->worker_pid == 0 && first.worker_pid != 0 && *since == 0)
+		/* else it was not missed before it was needed: it begins when it is */
+		if (is_reached(&first) && !is_reached(info) && *since == 0)
 			*since = now;
 	}
 	if (is_reached(info) && !info->draining)

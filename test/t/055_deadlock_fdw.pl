@@ -613,22 +613,22 @@ for my $value ('', 'zklock:%c:')
 	$old->quit;
 	# an instance deletes it a while after its own last need
 	poll_until(sub { !$client->exists($room) }, 'the directory of earlier deadlocks to go');
-	my ($p, $q) = both_wait('n' . length $value, "SET lock_timeout = '15s'");
+	my ($p, $q) = both_wait('n' . length $value);
 
 	$p->wait_waiting(2);
 	settle();
 	is_deeply(asked_but_for_own('shop_a-0', 1), {}, "with \"$value\" nothing is asked");
 	is_deeply([ named($p) ], [], '... and nobody is named');
 	ok(!$p->done && !$q->done, '... and both wait');
-	if ($value eq '')
-	{
-		is($p->result->{sqlstate}, '55P03', '... until lock_timeout');
-	}
-	else
-	{
-		$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
-		is($p->result->{sqlstate}, '57014', '... until one is canceled');
-	}
+	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
+	is($p->result->{sqlstate}, '57014', '... until one is canceled');
+	$p->run('ROLLBACK');
+	is($q->result->{message}, undef, '... and the other goes on');
+	$q->run('COMMIT');
+	$_->quit for ($p, $q);
+
+	($p, $q) = both_wait('t' . length $value, "SET lock_timeout = '1s'");
+	is($p->result->{sqlstate}, '55P03', "with \"$value\" lock_timeout ends it");
 	$p->run('ROLLBACK');
 	is($q->result->{message}, undef, '... and the other goes on');
 	$q->run('COMMIT');

@@ -1494,6 +1494,10 @@ check_committed(int number)
 			.claim = hold->claim
 		};
 
+		/* what had been lost before can only be given back */
+		if (hold->until != 0 && had_ended(client->instance, hold->zk_session,
+										  client->began_at, false))
+			continue;
 		if (section.claim != 0)
 			extend_over_claim(&section);
 		if (section.from < section.to)

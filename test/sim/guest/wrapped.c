@@ -155,7 +155,7 @@ __wrap_session_flush(int number)
 {
 	const Flight *flight = flights[number];
 
-	if (flight->client->connected && !flight_is_out(flight))
+	if (flight != NULL && flight->client->connected && !flight_is_out(flight))
 		check_watches(instance_number(sim_instance()), number,
 					  library_watch_bytes(flight->client->handle),
 					  flight->watches->bytes);

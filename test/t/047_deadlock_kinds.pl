@@ -247,22 +247,22 @@ for my $who ('one', 'three')
 	$s->ends(first => 'two');
 }
 
-# One that waits for several keeps what it is in front for.
+# One that waits for the next of several keeps those before.
 for my $youngest ('one', 'two')
 {
-	my $s = scene("zk_lock_all keeps what it is in front for, $youngest is younger",
+	my $s = scene("zk_lock_all keeps what it has taken, $youngest is younger",
 		$youngest eq 'two' ? (one => $a, two => $b) : (two => $b, one => $a));
-	$s->does(one => lock("l1$youngest"));
+	$s->does(one => lock("l2$youngest"));
 	$s->waits(two => "SELECT zk_lock_all('{l1$youngest,l2$youngest}')",
-		queue => { "l1$youngest" => 2, "l2$youngest" => 1 });
-	$s->closes(one => lock("l2$youngest"));
+		queue => { "l1$youngest" => 1, "l2$youngest" => 2 });
+	$s->closes(one => lock("l1$youngest"));
 	$s->ends(first => $youngest);
 }
 {
 	my $s = scene('zk_lock_all on both sides', one => $a, two => $b);
 	$s->does(one => lock('m1'));
 	$s->does(two => lock('m2'));
-	$s->waits(one => "SELECT zk_lock_all('{m2,m3}')", queue => { m2 => 2, m3 => 1 });
+	$s->waits(one => "SELECT zk_lock_all('{m2,m3}')", queue => { m2 => 2 });
 	$s->closes(two => "SELECT zk_lock_all('{m1,m3}')");
 	$s->ends(first => 'two');
 }
@@ -327,30 +327,9 @@ for my $kind ('zk_lock', 'zk_try_lock', 'zk_lock_all', 'zk_lock, shared')
 		commits => { map { ($_ => 'COMMIT; SELECT zk_unlock_all()') } ('three', 'four') });
 }
 
-# A member that is ahead of another one in tier 1, and keeps a lock from it by way
-# of a third session besides: it counts as a member, or all would only be ahead
-# and queue again for ever.  When it has failed, the others are a deadlock, too.
-{
-	my $s = scene('a member is ahead of another one, and keeps a lock from it besides',
-		one => $a, two => $b, three => $a, four => $a, five => $b);
-	$s->does(two => lock('m0'));
-	$s->does(one => lock('m2'));
-	$s->does(three => lock('m1'));
-	$s->waits(three => shared('m0'), queue => { m0 => 2 });
-	$s->waits(four => q{SELECT zk_lock_all('{m0,m1}', shared => true)}, tier => 1);
-	$s->waits(one => lock('m0'), tier => 1);
-	$s->waits(five => lock('m2'), queue => { m2 => 2 });
-	$s->closes(two => lock('m2'));
-	$s->ends(
-		victims => 2,
-		among => [ 'one', 'two', 'three' ],
-		either => [ [ 'one', 'two', 'three', 'five' ], [ 'one', 'two', 'five' ] ],
-		loose => 1);
-}
-
 # One is ahead by one lock only, and wants others, too: it is no member by these,
 # though it is the youngest.
-for my $kind ('zk_lock_all', 'zk_lock_any')
+for my $kind ('zk_lock_any')
 {
 	for my $behind ('x', 'y')
 	{
@@ -372,7 +351,7 @@ for my $kind ('zk_lock_all', 'zk_lock_any')
 }
 
 # The same in both instances: whoever requeues in tier 1 does so from the right one.
-for my $kind ('zk_lock_all', 'zk_lock_any')
+for my $kind ('zk_lock_any')
 {
 	for my $behind (0, 1)
 	{

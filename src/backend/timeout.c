@@ -25,6 +25,7 @@
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/timeout.h"
@@ -153,6 +154,14 @@ zk_timeout_left(int session, int64 called_at, int64 *since,
 	int64		now = zk_now_ms();
 
 	session_read(session, info);
+
+	/*
+	 * Before PostgreSQL 16 the postmaster may sleep for up to a minute over
+	 * the time at which the next worker is due: a signal that comes right
+	 * before its select() does not end that.
+	 */
+	if (info->worker_pid == 0)
+		SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
 	if (session != 0)
 	{
 		ZkSessionInfo first;

@@ -248,14 +248,15 @@ zk_test_deadlock(PG_FUNCTION_ARGS)
 	int			others = PG_GETARG_INT32(2);
 	ZkDeadlockMember members[ZK_DEADLOCK_MEMBERS + 1];
 	ZkDeadlock	deadlock = {.members = members};
+	int			nothers;
 	const ZkProcLock *found = find_wait(pid);
 
 	if (found == NULL)
 		PG_RETURN_BOOL(false);
 	members[0] = member("here", found, pid, holder);
 	members[0].local = true;
-	others = abs(others);
-	deadlock.nmembers = 1 + Min(others, ZK_DEADLOCK_MEMBERS);
+	nothers = abs(others);
+	deadlock.nmembers = 1 + Min(nothers, ZK_DEADLOCK_MEMBERS);
 	for (int i = 1; i < deadlock.nmembers; i++)
 	{
 		members[i] = member(psprintf("there_%d", i), found, 10 * i, 10 * i);

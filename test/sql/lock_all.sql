@@ -78,7 +78,7 @@ COMMIT;
 
 -- of locks that others hold: all or none, in time
 SELECT dblink_exec('other', 'BEGIN');
-SELECT other($$SELECT zk_lock('b')$$);
+SELECT other($$SELECT zk_lock('a')$$);
 SELECT zk_lock_all('{a,b,c}', '20ms');
 \echo :SQLSTATE
 SELECT zk_lock_all('{c,b,a}', '0');
@@ -92,22 +92,22 @@ SELECT zk_lock_all('{a,b,c}', '20ms', session => true);
 SELECT zk_lock_all('{a,b}', '20ms', shared => true);
 SELECT name, pid = pg_backend_pid() AS ours FROM zk_locks;
 BEGIN;
-SELECT zk_lock('a'), zk_lock('c', session => true);
+SELECT zk_lock('b'), zk_lock('c', session => true);
 SAVEPOINT s;
 SELECT zk_lock_all('{a,b,c,d}', '20ms');
 ROLLBACK TO s;
 RELEASE s;
-SELECT held(), undo('a'), undo('c');
+SELECT held(), undo('b'), undo('c');
 COMMIT;
 DO $$
 BEGIN
-  PERFORM zk_lock('a');
+  PERFORM zk_lock('b');
   BEGIN
     PERFORM zk_lock_all('{a,b,c,d}', '20ms');
   EXCEPTION WHEN lock_not_available THEN
     RAISE NOTICE '%', SQLERRM;
   END;
-  RAISE NOTICE '%, a: %', held(), undo('a');
+  RAISE NOTICE '%, b: %', held(), undo('b');
 END$$;
 SELECT dblink_exec('other', 'COMMIT');
 SELECT zk_lock_all('{a,b,c}', '1 min');

@@ -246,14 +246,14 @@ while ((() = slurp_file($a->logfile, $log) =~ /$warning/g) == 0 && $round++ < 20
 		DO \$\$
 		BEGIN
 			FOR i IN 1 .. 30 LOOP
-				PERFORM zk_lock_all(array_agg('$round/' || i || '/' || j))
+				PERFORM zk_lock_any(array_agg('$round/' || i || '/' || j))
 				   FROM generate_series(1, 100) j;
 				COMMIT;
 			END LOOP;
 		END \$\$});
 }
 cmp_ok($round, '>', 3, 'no warning of less than 10,000');
-$names->run(qq{SELECT zk_lock_all(array_agg('last/' || j)) FROM generate_series(1, 100) j});
+$names->run(qq{SELECT zk_lock_any(array_agg('last/' || j)) FROM generate_series(1, 100) j});
 is(scalar(() = slurp_file($a->logfile, $log) =~ /$warning/g), 1, 'and of more, one');
 $names->quit;
 

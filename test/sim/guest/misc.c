@@ -39,6 +39,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
+#include "storage/pmsignal.h"
 #include "utils/tuplestore.h"
 #include "worker/lock/contender.h"
 #include "worker/zookeeper/fault_private.h"
@@ -507,4 +508,11 @@ uint64
 session_file_place(void)
 {
 	return 1 + instance_number(sim_instance());
+}
+
+/* The simulated postmaster starts the next worker in time. */
+void
+SendPostmasterSignal(PMSignalReason reason)
+{
+	(void) reason;
 }

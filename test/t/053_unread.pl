@@ -87,6 +87,7 @@ sub watched_again
 # What the worker reads when it joins its fleet is read then: %clusters, which is
 # not there, %clusters, its list, and the only one in it.
 poll_until(sub { ($proxy->requests('a-0')->{get} // 0) >= 3 }, 'the instance to have joined');
+cycle(names('first/', 10));
 
 # The first time takes two reads for each name, and all later ones take none.
 {

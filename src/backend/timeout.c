@@ -152,28 +152,25 @@ zk_timeout_left(int session, int64 called_at, int64 *since,
 					ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
+	ZkSessionInfo first;
 
 	session_read(session, info);
+
+	/* the first entry has what is of all sessions */
+	session_read(0, &first);
+	info->draining = first.draining;
 
 	/*
 	 * Before PostgreSQL 16 the postmaster may sleep for up to a minute over
 	 * the time at which the next worker is due: a signal that comes right
 	 * before its select() does not end that.
 	 */
-	if (info->worker_pid == 0)
+	if (first.worker_pid == 0)
 		SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
-	if (session != 0)
-	{
-		ZkSessionInfo first;
 
-		/* the first entry has it for all sessions */
-		session_read(0, &first);
-		info->draining = first.draining;
-
-		/* else it was not missed before it was needed: it begins when it is */
-		if (is_reached(&first) && !is_reached(info) && *since == 0)
-			*since = now;
-	}
+	/* a further session begins when it is needed, and is not missed before */
+	if (session != 0 && is_reached(&first) && !is_reached(info) && *since == 0)
+		*since = now;
 	if (is_reached(info) && !info->draining)
 	{
 		*since = 0;

@@ -21,8 +21,8 @@
  *			The same, where the way ends at another session.
  *
  * Any client can say that it works for S.  But each way through S leaves it by
- * an edge that the instance of S tells of its own session, so nobody who says
- * so of himself can have another one fail.
+ * an edge that the instance of S tells of its own session, so a client that
+ * pretends to work for S cannot make another session fail.
  *
  *	1	Tell.  Each instance writes all its edges into texts of its own,
  *		ephemeral children of %waits; new ones seldom, ended ones at once and

@@ -1494,9 +1494,13 @@ check_committed(int number)
 			.claim = hold->claim
 		};
 
-		/* what had been lost before can only be given back */
-		if (hold->until != 0 && had_ended(client->instance, hold->zk_session,
-										  client->began_at, false))
+		/*
+		 * What had been lost before can only be given back; and what is given
+		 * back at once is not checked, since nothing has been changed.
+		 */
+		if (hold->until != 0 &&
+			had_ended(client->instance, hold->zk_session,
+					  hold->marked ? client->began_at : hold->until, false))
 			continue;
 		if (section.claim != 0)
 			extend_over_claim(&section);

@@ -146,9 +146,12 @@ __wrap_flight_init(Flight *flight, Client *client, Watches *watches,
 	__real_flight_init(flight, client, watches, context);
 }
 
+/* The bytes of the watch that features.c sets to probe for its removal. */
+#define PROBE_BYTES		23
+
 /*
- * All answers have been taken if no flight is out.  What has fired since may
- * still be in the books.
+ * All answers have been taken if no flight is out, but for that of a probe.
+ * What has fired since may still be in the books.
  */
 int64
 __wrap_session_flush(int number)
@@ -158,7 +161,7 @@ __wrap_session_flush(int number)
 	if (flight != NULL && flight->client->connected && !flight_is_out(flight))
 		check_watches(instance_number(sim_instance()), number,
 					  library_watch_bytes(flight->client->handle),
-					  flight->watches->bytes);
+					  flight->watches->bytes + PROBE_BYTES);
 	looked = false;
 	return __real_session_flush(number);
 }

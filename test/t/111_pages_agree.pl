@@ -182,10 +182,10 @@ sub wrong_messages
 #
 
 my %contexts = (
-	PGC_POSTMASTER => [ 'restart', qr/^It is set at server start\.$/ ],
-	PGC_SIGHUP => [ 'reload', qr/^A reload changes it\.$/ ],
-	PGC_SUSET => [ 'superuser; also per database and role', qr/^Superusers set it, also for a role or database\.$/ ],
-	PGC_USERSET => [ qr/^any time/, qr/^Any user sets it, at any time\b/ ]);
+	PGC_POSTMASTER => qr/^restart$/,
+	PGC_SIGHUP => qr/^reload$/,
+	PGC_SUSET => qr/^superuser; also per database and role$/,
+	PGC_USERSET => qr/^any time\b/);
 
 # The words of an array of enum values, those that are hidden left out.
 sub words_of_enum
@@ -254,42 +254,29 @@ sub wrong_settings
 {
 	my ($text) = @_;
 	my %code = settings_of_code();
-	my (%table, %pages, @wrong);
-	my @sections = sections($text);
+	my %sections = sections($text);
+	my @titles = grep { /^zklock\./ } map { split /, / } keys %sections;
+	my (%table, @wrong);
 
-	while ($text =~ /^\| \[(zklock\.[^\]]+)\]\(#\w[\w-]*\) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$/mg)
+	while ($text =~ /^\| \[(zklock\.[^\]]+)\]\(#\w[\w-]*\) \| ([^|]+) \| ([^|]+) \| ([^|]*) \| ([^|]+) \|$/mg)
 	{
-		my ($names, @cells) = ($1, $2, $3, $4);
+		my ($names, @cells) = ($1, $2, $3, $4, $5);
 
 		$table{$_} = \@cells for map { /^zklock/ ? $_ : "zklock.$_" } split /, /, $names;
 	}
-	while (my ($title, $section) = splice(@sections, 0, 2))
-	{
-		$pages{$_} = $section for grep { /^zklock\./ } split /, /, $title;
-	}
-	push @wrong, differences([ keys %code ], [ keys %pages ]), differences([ keys %code ], [ keys %table ]);
-	for my $name (grep { $pages{$_} && $table{$_} } sort keys %code)
+	push @wrong, differences([ keys %code ], \@titles), differences([ keys %code ], [ keys %table ]);
+	for my $name (grep { $table{$_} } sort keys %code)
 	{
 		my $setting = $code{$name};
-		my ($type, $values, $default, $range, $context) =
-		  $pages{$name} =~ /\A\n\*Type ([\w, ]+?)(?:: ([^;]+))?; default ([^.]+?)(?:, from (`[^`]+` to `[^`]+`))?\.\s([^*]+)\*\n/;
-		my ($in_table, $in_text) = @{ $contexts{ $setting->{context} } };
+		my ($type, $default, $values, $context) = @{ $table{$name} };
 
-		if (!defined $type)
-		{
-			push @wrong, "$name: no type and default";
-			next;
-		}
-		$values = defined $range ? join(' to ', map { number($_) } $range =~ /(`[^`]+`)/g)
-		  : join(' ', ($values // '') =~ /`(\w+)`/g);
+		$values = $values =~ / to / ? join(' to ', map { number($_) } $values =~ /(`[^`]+`)/g)
+		  : join(' ', $values =~ /`(\w+)`/g);
 		push @wrong, "$name: type $type, not $setting->{type}" if $type ne $setting->{type};
 		push @wrong, "$name: values $values, not $setting->{values}" if $values ne $setting->{values};
 		push @wrong, "$name: default $default, not $setting->{default}"
 		  if number($default =~ s/^empty\b.*/empty/sr) ne $setting->{default};
-		push @wrong, "$name: $context" if $context =~ s/\s+/ /gr !~ $in_text;
-		push @wrong, "$name: the table has " . join(', ', @{ $table{$name} })
-		  if $table{$name}[0] ne $type || $table{$name}[1] ne $default
-		  || (ref $in_table ? $table{$name}[2] !~ $in_table : $table{$name}[2] ne $in_table);
+		push @wrong, "$name: $context" if $context !~ $contexts{ $setting->{context} };
 	}
 	return @wrong;
 }
@@ -495,13 +482,11 @@ for my $change (
 	[ 'the level of a log message', sub { wrong_messages($page{messages} =~ s/^\| LOG (?=.*lost the lock)/| WARNING /mr) } ],
 	[ 'a setting that the page lacks', sub { wrong_settings($page{settings} =~ s/^## zklock\.max_claims$/## Claims/mr) } ],
 	[ 'a setting that the code lacks', sub { wrong_settings("$page{settings}\n## zklock.new\n\ntext\n") } ],
-	[ 'a default', sub { wrong_settings($page{settings} =~ s/`8192`/`4096`/gr) } ],
-	[ 'a default in one place', sub { wrong_settings($page{settings} =~ s/`8192`/`4096`/r) } ],
+	[ 'a default', sub { wrong_settings($page{settings} =~ s/`8192`/`4096`/r) } ],
 	[ 'a type', sub { wrong_settings($page{settings} =~ s/integer, ms/integer, s/r) } ],
 	[ 'a range', sub { wrong_settings($page{settings} =~ s/`2s` to/`1s` to/r) } ],
-	[ 'a value of an enum', sub { wrong_settings($page{settings} =~ s/, `quorum` or `off`;/ or `off`;/r) } ],
-	[ 'when a setting can be changed', sub { wrong_settings($page{settings} =~ s/It is set at server start/A reload changes it/r) } ],
-	[ 'the same in the table', sub { wrong_settings($page{settings} =~ s/ \| restart \|$/ | reload |/mr) } ],
+	[ 'a value of an enum', sub { wrong_settings($page{settings} =~ s/, `quorum` or `off`/ or `off`/r) } ],
+	[ 'when a setting can be changed', sub { wrong_settings($page{settings} =~ s/ \| restart \|$/ | reload |/mr) } ],
 	[ 'a function that the page lacks', sub { wrong_functions($page{functions} =~ s/^ {4}zk_end_claim.*//mr) } ],
 	[ 'an argument', sub { wrong_functions($page{functions} =~ s/ttl interval DEFAULT NULL/ttl interval/r) } ],
 	[ 'who may call a function', sub { wrong_functions($page{functions} =~ s/`zk_use_claim`, (?=.*everyone)//r) } ],

@@ -64,7 +64,22 @@ Read a page.  The instances are those that comments name.  Options:
   dbname      the database (default "postgres")
   replace     a function that gets the SQL of a block and returns what is run
 
+=item DocPage::with_db1($sql, $node, $dbname)
+
+The SQL, with the address of an instance in place of that of db1, which pages
+name.
+
 =cut
+
+sub with_db1
+{
+	my ($sql, $node, $dbname) = @_;
+	my ($host, $port, $user) = ($node->host, $node->port, scalar getpwuid($<));
+
+	$sql =~ s/host 'db1', dbname 'shop'/host '$host', port '$port', dbname '$dbname'/g;
+	$sql =~ s/user 'shop', password 'secret'/user '$user', password ''/g;
+	return $sql;
+}
 
 sub new
 {

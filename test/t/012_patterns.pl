@@ -22,7 +22,9 @@ my %cluster =
   map { $_ => zk_cluster($_, $zk, 'zklock.session_timeout' => '60s') } qw(a b c);
 my ($a, $b) = @cluster{qw(a b)};
 
-my $page = DocPage->new("$doc/patterns.md", \%cluster);
+my $page = DocPage->new("$doc/patterns.md", \%cluster,
+	run => 'a',
+	replace => sub { DocPage::with_db1($_[0], $a, 'postgres') });
 
 sub session { return $page->session($_[0]); }
 
@@ -195,6 +197,24 @@ $outcome{'Limit N workers over the fleet'} = sub {
 };
 
 $outcome{'Several units at a time'} = sub {
+	# jobs that need three of the four, and jobs that need two, which note when
+	$cluster{$_}->safe_psql('postgres', q{
+		CREATE TABLE jobs (id serial PRIMARY KEY, units text[], began timestamptz, ended timestamptz);
+		CREATE PROCEDURE run_jobs(n integer) LANGUAGE plpgsql AS $$
+		DECLARE
+			taken text[];
+			start timestamptz;
+		BEGIN
+			FOR i IN 1 .. 3 LOOP
+				taken := take_units('license', 4, n);
+				start := clock_timestamp();
+				PERFORM pg_sleep(0.01);
+				INSERT INTO jobs VALUES (DEFAULT, taken, start, clock_timestamp());
+				COMMIT;
+			END LOOP;
+		END $$}) for qw(a b);
+	$page->run_block({ run => 'a b at once x4', text => "CALL run_jobs(3);\nCALL run_jobs(2);\n" }, 'jobs');
+
 	my @jobs = map { split /\n/ }
 	  in_both('SELECT extract(epoch FROM began), extract(epoch FROM ended) FROM jobs, unnest(units)');
 
@@ -371,17 +391,6 @@ for (@sections)
 
 	cmp_ok(scalar(grep { ($_->{run} // 'no') !~ /^no\b/ } @$blocks),
 		'>', 0, "$title: there is something to run");
-
-	# what the page has its reader say once to psql
-	for my $address (
-		[ host => $a->host ],
-		[ port => $a->port ],
-		[ dbname => 'postgres' ],
-		[ user => getpwuid($<) ],
-		[ password => '' ])
-	{
-		session($_)->run(sprintf("\\set a_%s '%s'", @$address)) for (qw(b c));
-	}
 
 	$page->run_block($_, $title) for grep { $_->{kind} eq 'sql' } @$blocks;
 	$outcome{$title}->();

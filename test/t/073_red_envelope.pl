@@ -38,22 +38,14 @@ my $a = $cluster{a};
 # What the pages make, without what they run
 #
 
-my $page = DocPage->new("$top/doc/patterns.md", \%cluster);
+my $page = DocPage->new("$top/doc/patterns.md", \%cluster,
+	run => 'a',
+	replace => sub { DocPage::with_db1($_[0], $a, 'postgres') });
 
 for my $section ($page->sections)
 {
 	next unless $section->{title} =~ /^Before you begin$|^A budget in random shares$/;
 
-	for my $name (qw(b c))
-	{
-		$page->session($name)->run(sprintf("\\set a_%s '%s'", @$_))
-		  for (
-			[ host => $a->host ],
-			[ port => $a->port ],
-			[ dbname => 'postgres' ],
-			[ user => getpwuid($<) ],
-			[ password => '' ]);
-	}
 	$page->run_block($_, $section->{title})
 	  for grep { $_->{kind} eq 'sql' && $_->{text} !~ /^SELECT/ } @{ $section->{blocks} };
 }

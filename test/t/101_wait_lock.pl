@@ -325,7 +325,7 @@ END
 # instances of the application, on one server and on two
 #
 
-my $page = DocPage->new(($ENV{TESTDIR} // '.') . '/doc/patterns.md', {});
+my $page = DocPage->new(($ENV{TESTDIR} // '.') . '/doc/patterns.md', {}, run => 'a');
 my $migration = $page->named('migration');
 
 value($_, <<'SQL') for ($a, $b);

@@ -83,11 +83,10 @@ sub new
 		stunnels => 0,
 	}, $class;
 	my $page = slurp_file("$self->{doc}/security.md");
-	my ($commands) = $page =~ /^```sh\n(.*?)^```$/ms
-	  or die 'doc/security.md has no commands';
+	my $commands = slurp_file("$self->{doc}/stunnel/certificates.sh");
 
 	($self->{certificate}) = $commands =~ /^(certificate\(\).*?^\}\n)/ms
-	  or die 'doc/security.md has no function to make a certificate';
+	  or die 'certificates.sh has no function to make a certificate';
 	($self->{revoke}) = $page =~ /^<!-- name: revoke -->\n```sh\n(.*?)^```$/ms
 	  or die 'doc/security.md has no commands to revoke a certificate';
 

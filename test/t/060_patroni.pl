@@ -25,13 +25,12 @@ use ZooKeeper;
 our @ISA = ('PostgreSQL::Test::Cluster');
 my @all;
 
-# The one block of YAML in the page, with what differs here: each of these
-# words must be in it.
+# The configuration of the page, with what differs here: each of these words must
+# be in it.
 sub configuration
 {
 	my ($self, $zk) = @_;
-	my $page = slurp_file(($ENV{TESTDIR} // '.') . '/doc/patroni-pgbouncer-replication.md');
-	my ($yaml) = $page =~ /^```yaml\n(.*?)^```$/ms or die 'the page has no configuration';
+	my $yaml = slurp_file(($ENV{TESTDIR} // '.') . '/doc/patroni/db1.yml');
 	my $port = $self->port;
 	my $user = getpwuid($<);
 	chomp(my $bin = `pg_config --bindir`);

@@ -19,7 +19,7 @@ use ZooKeeper;
 
 my $doc = ($ENV{TESTDIR} // '.') . '/doc';
 my %cluster;
-my $page = DocPage->new("$doc/zookeeper.md", \%cluster);
+my $page = DocPage->new("$doc/zookeeper.md", \%cluster, run => 'a');
 my $operations = DocPage->new("$doc/operations.md", \%cluster, run => 'a');
 
 #
@@ -175,8 +175,6 @@ sub shell
 	  unless -x '/usr/share/zookeeper/bin/zkCli.sh';
 	return typed($command, $input);
 }
-
-like(shell(here($page->named('shell'))), qr/^\[.*stock%2F17.*\]$/m, 'the shell lists the locks');
 
 my ($command, @lines) = split /\n/, here($operations->named('shell')) =~ s/ +#.*//mgr;
 my $shown = shell($command, join('', map { s/_c_1f0c\.\.\.-lock-\d+/$contender/r . "\n" } @lines));

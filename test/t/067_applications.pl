@@ -26,7 +26,7 @@ my $foreign = $zk->client(timeout => 60);
 my ($a, $b) = zk_clusters($zk, [qw(a b)],
 	'zklock.session_timeout' => '10s',
 	deadlock_timeout => '200ms');
-my $page = DocPage->new("$doc/applications.md", { a => $a, b => $b });
+my $page = DocPage->new("$doc/applications.md", { a => $a, b => $b }, run => 'a');
 
 my $payments = 0;
 

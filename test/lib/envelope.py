@@ -1,15 +1,13 @@
 # Copyright (c) 2026, zklock developers
 
 """Clients that open a red envelope, as doc/patterns.md has it, under one of
-three locks: zk_lock, that of doc/from-redis.md, and one of SETNX and GETSET.
+three locks: zk_lock, one of SET NX PX, and one of SETNX and GETSET.
 
 usage: envelope.py LOCK REDIS DSN ENVELOPE pause|go CLIENT...
 LOCK is one of the classes, REDIS the port of a redis-server.  Prints a line for
 each client: its name, and its share, None or the SQLSTATE.  With "pause" the
 process stops itself (SIGSTOP) where a client has read and not yet written, as if
 its machine were paused.
-
-073_red_envelope.pl puts the block of from-redis.md ahead of this text.
 """
 import os
 import random
@@ -17,10 +15,35 @@ import signal
 import socket
 import sys
 import time
+import uuid
 
 import psycopg2
 
 SECONDS = 2                     # that a lock in Redis lasts
+
+RELEASE = """if redis.call('get', KEYS[1]) == ARGV[1] then
+                 return redis.call('del', KEYS[1])
+             end
+             return 0"""
+
+
+class RedisLock:
+    """A key of Redis with a random value, that expires: SET NX PX, and a script."""
+
+    def __init__(self, redis, name, seconds):
+        self.redis, self.name, self.seconds = redis, name, seconds
+
+    def try_acquire(self):
+        self.token = str(uuid.uuid4())
+        return bool(self.redis.set(self.name, self.token, nx=True,
+                                   px=int(self.seconds * 1000)))
+
+    def acquire(self):
+        while not self.try_acquire():
+            time.sleep(random.uniform(0.01, 0.02))
+
+    def release(self):
+        self.redis.eval(RELEASE, 1, self.name, self.token)
 
 
 class ExpiringLock:

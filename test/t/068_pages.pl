@@ -82,7 +82,6 @@ my %others = (
 	'doc/deadlocks.md' => { '' => 'messages' },
 	'doc/from-zookeeper-clients.md' => { python => '068_pages', java => '068_pages' },
 	'doc/operations.md' => { sql => '110_incidents', sh => '066_zookeeper_page' },
-	'doc/from-redis.md' => { python => '073_red_envelope' },
 	'doc/patterns.md' => { sql => '012_patterns' },
 	'doc/security.md' => { sql => '059_tenants', text => '059_tenants', sh => '058_tls' },
 	'doc/zookeeper.md' =>

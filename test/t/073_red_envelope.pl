@@ -4,8 +4,8 @@
 # A budget that many servers hand out in random shares: the pattern of
 # doc/patterns.md, with 32 clients on three instances.  With zk_lock they get all
 # of it, and nothing more, each client once, also if a client is paused, or its
-# instance's session ends meanwhile.  With the locks that are usual in Redis, that
-# of from-redis.md and one of SETNX and GETSET, a client that is paused for longer
+# instance's session ends meanwhile.  With the locks that are usual in Redis, one of
+# SET NX PX and one of SETNX and GETSET, a client that is paused for longer
 # than its lock lasts gives out too much.
 
 use strict;
@@ -50,11 +50,6 @@ for my $section ($page->sections)
 	  for grep { $_->{kind} eq 'sql' && $_->{text} !~ /^SELECT/ } @{ $section->{blocks} };
 }
 $page->end_section;
-
-append_to_file("$dir/envelope.py",
-	join("\n",
-		DocPage->new("$top/doc/from-redis.md", \%cluster, run => 'a')->named('set nx'),
-		slurp_file("$top/test/lib/envelope.py")));
 
 sub fill
 {
@@ -164,7 +159,7 @@ sub start
 
 	$run{run} = IPC::Run::start(
 		[
-			'/usr/bin/python3', "$dir/envelope.py", $lock, $redis_port,
+			'/usr/bin/python3', "$top/test/lib/envelope.py", $lock, $redis_port,
 			$node->connstr('postgres'), $envelope, $pause, @who
 		],
 		'<', \undef, '>', \$run{out}, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));

@@ -73,7 +73,7 @@ help:
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick,"
 	@echo "                and bench/run row NAME..., which prints some rows only (bench/run rows),"
-	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks,"
+	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 8,000 locks,"
 	@echo "                and bench/run network, to doc/performance.md: that of the distance"
 	@echo "make rivals     zklock and other locks under the same faults, to doc/bench/rivals.md;"
 	@echo "                also rivals/run case RIVAL FAULT SEED: rivals/README.md"

@@ -139,14 +139,15 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 }
 
 /*
- * How long a call without a place in the queue may sleep for this session, in
- * ms; 0, for ZK_NO_SESSION, if it was missing for too long.
+ * waiting_timeout
+ *		How long a call without a place in the queue may sleep, in ms; 0, for
+ *		ZK_NO_SESSION, if the session was missing for too long.
  */
-static int64
-timeout_of_session(SlotWait *wait, int session)
+int64
+waiting_timeout(SlotWait *wait)
 {
 	ZkSessionInfo info;
-	int64		timeout = zk_timeout_left(session, wait->called_ms,
+	int64		timeout = zk_timeout_left(wait->called_ms,
 										  &wait->no_session_since, &info);
 
 	if (timeout == 0)
@@ -155,23 +156,6 @@ timeout_of_session(SlotWait *wait, int session)
 		*wait->result->session = info;
 	}
 	return Min(timeout, RECHECK_MS);
-}
-
-/*
- * waiting_timeout
- *		How long a call without a place in the queue may sleep for this slot,
- *		in ms; 0, for ZK_NO_SESSION, if its session was missing for too long.
- *
- * The slot does not report when its contender is assigned to a session, so the
- * call looks again from time to time.
- */
-int64
-waiting_timeout(SlotWait *wait, ZkSlot *slot)
-{
-	ZkContender contender;
-
-	(void) slot_read_contender(slot, &contender);
-	return timeout_of_session(wait, contender.session);
 }
 
 /*
@@ -192,7 +176,7 @@ waiting_for_room(SlotWait *wait)
 	wait->asked = true;
 	if (sleep == 0)
 		return ZK_NOT_IN_TIME;
-	timeout = timeout_of_session(wait, 0);
+	timeout = waiting_timeout(wait);
 	if (timeout == 0)
 		return ZK_NO_SESSION;
 	sleep = sleep < 0 ? timeout : Min(sleep, timeout);
@@ -383,7 +367,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		return outcome;
 	if (!wait->in_queue)
 	{
-		int64		recheck = waiting_timeout(wait, slot);
+		int64		recheck = waiting_timeout(wait);
 
 		if (recheck == 0)
 			return ZK_NO_SESSION;
@@ -393,10 +377,8 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
 	if (answer == ZK_UNPROVED)
 	{
-		int			session = lock->proc->zk_session;
-
-		if (wait->ticket == 0 || proof_is_given(session, wait->ticket))
-			wait->ticket = proof_ask(session);
+		if (wait->ticket == 0 || proof_is_given(wait->ticket))
+			wait->ticket = proof_ask();
 		sleep = Min(sleep, UNPROVED_RECHECK_MS);
 	}
 	log_in = waiting_log(wait, lock);
@@ -446,7 +428,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 		if (stuck || left == 0)
 			outcome = ZK_NOT_IN_TIME;
-		else if ((sleep = waiting_timeout(wait, slot)) == 0)
+		else if ((sleep = waiting_timeout(wait)) == 0)
 			outcome = ZK_NO_SESSION;
 		if (outcome != ZK_PENDING)
 			break;

@@ -268,8 +268,8 @@ renew(const ClaimToken *token, int64 ttl_us)
 			!slot_is_mine(find_reserved(number)->proc))
 			return ZK_CLAIM_ENDED;
 		if (state != ZK_CLAIM_UNPROVED ||
-			!proof_wait(unproved.session, proof_ask(unproved.session),
-						unproved.end_ms, ZkWaitEvent(wait_event, "ZkLockRenew")))
+			!proof_wait(proof_ask(), unproved.end_ms,
+						ZkWaitEvent(wait_event, "ZkLockRenew")))
 			return state;
 	}
 }

@@ -97,7 +97,7 @@ ask(Asking *asking, ZkQuestion question, const char *path, int64 deadline)
 
 	for (;;)
 	{
-		int64		sleep = zk_timeout_left(0, called_at, &no_session_since,
+		int64		sleep = zk_timeout_left(called_at, &no_session_since,
 											&asking->session);
 		int64		left = zk_time_left(deadline);
 
@@ -569,7 +569,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 	entries = ask_entries(ZK_QUESTION_FLEET,
 						  psprintf("%s/%s", fleet.root, MEMBER_DIR), NULL,
 						  &count);
-	session_read(0, &session);
+	session_read(&session);
 	members = palloc(Max(count, 1) * sizeof(Member));
 	next = entries;
 	for (int i = 0; i < count; i++)

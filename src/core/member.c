@@ -5,9 +5,9 @@
  *
  * The fleet is the instances of one ensemble and root.  Its znode,
  * <root>/%clusters, is persistent; the data of that znode are the fleet's
- * identity.  Below it each instance has one ephemeral znode, created in its
- * first session and named "<uuid>-cluster".  No contender's name ends like
- * that, and the name does not reveal the session's ID.
+ * identity.  Below it each instance has one ephemeral znode, named
+ * "<uuid>-cluster".  No contender's name ends like that, and the name does not
+ * reveal the session's ID.
  *
  *	fleet	= "zklock fleet=" uuid
  *	member	= "zklock" { " " key "=" value }

@@ -100,7 +100,7 @@ my $worker = worker_of($s);
 
 $s->promote;
 $s->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
-is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_sessions'),
+is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_session'),
 	"$worker|$session_s|1", 'promoted: the same worker, the same session');
 comes_to(sub { members_of($s) }, 'a|f|t s|f|t', 'and as a primary');
 is(sql($a, "SELECT zk_try_lock('s')")->{out}, 'f', 'the lock is held');

@@ -48,8 +48,8 @@ sub identity
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_sessions');
-	return value($node, 'SELECT DISTINCT fleet FROM zk_sessions');
+	$node->poll_query_until('postgres', 'SELECT fleet IS NOT NULL FROM zk_session');
+	return value($node, 'SELECT DISTINCT fleet FROM zk_session');
 }
 
 sub reload
@@ -111,7 +111,7 @@ value($b, 'CREATE ROLE alice; CREATE ROLE bob; GRANT pg_monitor TO bob');
 sql_error($b, 'SET ROLE alice; SELECT * FROM zk_fleet()',
 	{ sqlstate => '42501', message => 'permission denied for function zk_fleet' });
 is(value($b, 'SET ROLE bob; SELECT count(*) FROM zk_fleet()'), 3, 'a member of pg_monitor may ask');
-is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_fleet(), zk_sessions"),
+is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$identity') FROM zk_fleet(), zk_session"),
 	'3|t', "it is about the worker's root, whatever the session has");
 
 #
@@ -143,8 +143,8 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	my $before = -s $a->logfile;
 	misfits($a) for (1 .. 3);
 	is(told($a, $before), 'do not fit together', 'so does that of another instance, when it is asked');
-	is(value($b, "SELECT pg_terminate_backend(worker_pid) FROM zk_sessions"), 't', 'the worker is terminated');
-	$b->poll_query_until('postgres', "SELECT reconnects > 0 AND state = 'connected' FROM zk_sessions");
+	is(value($b, "SELECT pg_terminate_backend(worker_pid) FROM zk_session"), 't', 'the worker is terminated');
+	$b->poll_query_until('postgres', "SELECT reconnects > 0 AND state = 'connected' FROM zk_session");
 	is(scalar @{ misfits($b) }, 3, 'its instance is there once');
 	is(told($b, $offset), 'do not fit together', 'and the next one does not tell it again');
 
@@ -213,7 +213,7 @@ sub start_again
 	my $offset = -s $a->logfile;
 
 	end_session($a, $client);
-	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_sessions");
+	$a->poll_query_until('postgres', "SELECT session_id <> '$session' AND state = 'connected' FROM zk_session");
 	is_deeply(fleet($b, 'cluster_name, session_id', "cluster_name = 'a'"), [ 'a|' . session_of($a) ],
 		'a session that has ended: the instance is there with the next one')
 	  if poll_until(sub { fleet($a, 'session_id', 'local')->[0] eq session_of($a) }, 'a to be there');
@@ -287,7 +287,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$_->start for ($a, $b, $c);
 	wait_connected($_) for ($a, $b, $c);
 	comes_to(sub { misfits($a) }, [ 'a|', 'b|', 'c|' ], 'a wrong identity harms nobody');
-	is(value($a, 'SELECT fleet IS NULL FROM zk_sessions'), 't', 'there is none then');
+	is(value($a, 'SELECT fleet IS NULL FROM zk_session'), 't', 'there is none then');
 	is(value($a, "SELECT zk_try_lock('x')"), 't', 'locks are available');
 	$client->set($room, "zklock fleet=$identity");
 }
@@ -341,7 +341,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$client->set_acl($room, 'open');    # as anybody may
 	is_deeply([ $client->get_acl($room) ], ['anyone:rwcda'], 'with open ACLs the room is open');
 	reload($b, "zklock.auth = 'b:secret'\nzklock.acl = 'creator'");
-	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_sessions");
+	$b->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
 	$b->restart;
 	wait_connected($b);
 	comes_to(sub { fleet($b, 'cluster_name') }, [ 'a', 'b', 'c' ], 'b sees all');
@@ -453,7 +453,7 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	$c->restart;
 	wait_connected($c);
 	$c->wait_for_log(qr/LOG:  could not publish this server in "\/zklock\/%clusters": not authenticated/, $offset);
-	is(value($c, "SELECT zk_try_lock('x') FROM zk_sessions WHERE fleet IS NULL"), 't',
+	is(value($c, "SELECT zk_try_lock('x') FROM zk_session WHERE fleet IS NULL"), 't',
 		'who may not join has locks, and no identity');
 	is(sql($c, 'SELECT * FROM zk_fleet()')->{sqlstate}, '42501', 'and the error says why it sees nobody');
 }

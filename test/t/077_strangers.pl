@@ -116,7 +116,7 @@ sub wait_empty_room
 # The end of a session that its instance does not hear of
 #
 
-sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions'); }
+sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_session'); }
 
 value($a, 'CREATE TABLE sales (n int)');
 

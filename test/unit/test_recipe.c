@@ -1531,7 +1531,8 @@ bring_to(Recipe *recipe, Situation situation)
 					 situation == AT_CANCELLING || situation == AT_ABANDONING ||
 					 situation == AT_CANCELLING_REQUEUED ||
 					 situation == AT_ABANDONING_REQUEUED ||
-					 situation == AT_LEAVING);
+					 situation == AT_LEAVING ||
+					 situation == AT_LEAVING_REFUSED);
 	if (recipe->state == RECIPE_WATCHING)
 		assert_int_equal(recipe->retained_ahead,
 						 situation == AT_WATCHING_ASKING ||

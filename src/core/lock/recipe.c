@@ -1948,13 +1948,13 @@ recipe_event(const RequestAnswer *answer)
 	return events[answer->kind];
 }
 
-/* Will our node soon be gone, as far as we know? */
+/* Is our node, if there is one, no longer wanted? */
 bool
 recipe_is_leaving(const Recipe *recipe)
 {
 	return recipe->state == RECIPE_CANCELLING ||
 		recipe->state == RECIPE_ABANDONING ||
-		(recipe->state == RECIPE_LEAVING && !recipe->refused);
+		recipe->state == RECIPE_LEAVING;
 }
 
 /* The name of a state, for log lines. */

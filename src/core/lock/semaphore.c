@@ -1390,13 +1390,13 @@ semaphore_may_have_permit(const Semaphore *semaphore)
 		(semaphore->state != SEMAPHORE_LEAVING || semaphore->has_node);
 }
 
-/* Will our permit, if there is one, soon be gone, as far as we know? */
+/* Is our permit, if there is one, no longer wanted? */
 bool
 semaphore_is_leaving(const Semaphore *semaphore)
 {
 	return semaphore->state == SEMAPHORE_CANCELLING ||
 		semaphore->state == SEMAPHORE_ABANDONING ||
-		(semaphore->state == SEMAPHORE_LEAVING && !semaphore->refused);
+		semaphore->state == SEMAPHORE_LEAVING;
 }
 
 /* The name of a state, for log lines. */

@@ -26,9 +26,8 @@
  *				no backend waits for the answer any more -> IDLE
  *				another question is collected from this box -> WAITING
  *
- * All operations of answers go to the first session.  At each beginning the
- * answer gets another owner ID, so that answers to its earlier operations are
- * no longer delivered to it.
+ * At each beginning the answer gets another owner ID, so that answers to its
+ * earlier operations are no longer delivered to it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -223,7 +222,7 @@ revoke_owners(Answer *answer)
 		snprintf(directory, sizeof(directory), "%s%s%s", answer->path,
 				 place ? "/" : "", place ? place : "");
 		set.path = directory;
-		session_submit(0, answer->owner, &set);
+		session_submit(answer->owner, &set);
 		answer->open++;
 	}
 	if (answer->open == 0)

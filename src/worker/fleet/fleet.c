@@ -4,7 +4,7 @@
  *		This instance's membership in the fleet.
  *
  * The fleet is the instances of one ensemble and root, the worker's own
- * zklock.root.  Each has an ephemeral znode, created in its first session,
+ * zklock.root.  Each has an ephemeral znode, created in its session,
  * below <root>/%clusters.  That node's data are the fleet's identity, given by
  * its creator.  core/member.c has the form of both.  %clusters is persistent:
  * the identity remains when there is no instance.
@@ -64,11 +64,11 @@
  * The stat of each write of our znode shows that (member_mark()).  So it is
  * written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
- * more than that can be missed.  If ZooKeeper was restored, all sessions are
+ * more than that can be missed.  If ZooKeeper was restored, the session is
  * ended.  The first write in a fleet with another identity proves nothing:
  * zklock.servers names another ensemble, or zklock.root has changed.
  *
- * The path of our znode does not count in sessions.c; it is one, within the
+ * The path of our znode does not count in contender.c; it is one, within the
  * room for what does not count.
  *
  * Copyright (c) 2026, zklock developers
@@ -201,7 +201,7 @@ compose(char data[MEMBER_SIZE])
 	member.server[strcspn(member.server, " ")] = '\0';
 	word_set_text(member.format, zklock_node_format == ZK_FORMAT_READWRITE ?
 				  "readwrite" : "mutex");
-	member.timeout = status(0)->timeout;
+	member.timeout = status()->timeout;
 	member.standby = fleet.standby = RecoveryInProgress();
 	word_set_text(member.id, claims_instance());
 	(void) member_write(&member, data);
@@ -209,7 +209,7 @@ compose(char data[MEMBER_SIZE])
 
 /*
  * fleet_check
- *		The first session is connected, or settings have changed: check that
+ *		The session is connected, or settings have changed: check that
  *		our znode exists and is up to date.
  */
 void
@@ -226,24 +226,19 @@ fleet_check(void)
 
 /*
  * fleet_end_session
- *		The first session is over, with our znode and all submitted
- *		requests.
- *
- * "last": no other session is left that could be in an older copy of
- * ZooKeeper's data; the next session may be in another ensemble.
+ *		The session is over, with our znode and all submitted requests; the
+ *		next one may be in another ensemble.
  */
 void
-fleet_end_session(bool last)
+fleet_end_session(void)
 {
-	MemberMark	none = {.zxid = last ? 0 : fleet.info.mark.zxid};
-
 	if (fleet.reader)
 		reader_free(fleet.reader);
 	fleet.reader = NULL;
 	fleet.state = FLEET_IDLE;
 	fleet.dirty = true;
 	fleet.joined = false;
-	fleet.info.mark = none;
+	memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
 	fleet.info.node[0] = '\0';
 	publish_identity("");
 	publish_root("");
@@ -268,7 +263,7 @@ submit(FleetState state, Request *op, FleetNode node)
 			++fleet.last_group : fleet.last_group;
 	fleet.state = state;
 	op->path = path;
-	session_submit(0, fleet.owner, op);
+	session_submit(fleet.owner, op);
 }
 
 static void
@@ -471,11 +466,10 @@ write_member(FleetState state)
 static bool
 note_mark(const RequestAnswer *in)
 {
-	MemberMark	none = {0};
 	bool		later;
 
 	if (strcmp(fleet.info.mark_id, fleet.info.id) != 0)
-		fleet.info.mark = none;
+		memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
 	strlcpy(fleet.info.mark_id, fleet.info.id, sizeof(fleet.info.mark_id));
 	later = member_mark(&fleet.info.mark, in->mzxid, in->czxid, in->version);
 	session_write_fleet(&fleet.info);
@@ -500,7 +494,7 @@ static void
 mark(void)
 {
 	fleet.unmarked = false;
-	fleet.mark_at_ms = zk_now_ms() + status(0)->timeout / MARKS_PER_TIMEOUT;
+	fleet.mark_at_ms = zk_now_ms() + status()->timeout / MARKS_PER_TIMEOUT;
 	write_member(FLEET_MARKING);
 }
 
@@ -631,7 +625,7 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
  *		Begin with what the previous worker published.
  *
  * "restored" is called when ZooKeeper proves to have been restored from an
- * older copy; it must end all sessions.
+ * older copy; it must end the session.
  */
 void
 fleet_attach(void (*restored) (void))
@@ -681,7 +675,7 @@ fleet_run(void)
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	wake_set(WAKE_FLEET, 0);
-	if (!status_is_connected(0) || fleet.state != FLEET_IDLE)
+	if (!status_is_connected() || fleet.state != FLEET_IDLE)
 		return;
 	check_promotion();
 	fleet.unmarked |= session_take_changes();

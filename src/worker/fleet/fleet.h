@@ -20,7 +20,7 @@ extern void fleet_attach(void (*restored) (void));
 extern void fleet_check(void);
 extern void fleet_run(void);
 extern bool fleet_is_settled(void);
-extern void fleet_end_session(bool last);
+extern void fleet_end_session(void);
 extern void fleet_judge(const struct Reader *reader);
 extern void fleet_drop_auths(void);
 

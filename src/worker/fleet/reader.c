@@ -124,7 +124,7 @@ reads_members(const Reader *reader)
 static void
 submit(Reader *reader, const Request *op)
 {
-	session_submit(0, reader->owner, op);
+	session_submit(reader->owner, op);
 	reader->open++;
 }
 
@@ -530,7 +530,7 @@ note_node(QueueNode *node, const RequestAnswer *in, int max)
 	node->gone = in->result == REQUEST_NO_NODE;
 	if (in->result != REQUEST_OK)
 		return;
-	node->ours = in->ours || status_is_ours(in->ephemeral_owner);
+	node->ours = in->ours;
 	node->session_id = in->ephemeral_owner;
 	node->ctime = in->ctime;
 	node->gone = !request_is_ephemeral(in);

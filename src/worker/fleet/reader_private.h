@@ -37,7 +37,7 @@ typedef struct QueueNode
 	bool		seen;			/* its stat is known, or was refused */
 	bool		read;			/* nothing more to be read */
 	bool		gone;			/* it has left, or is not ephemeral */
-	bool		ours;			/* of one of our sessions */
+	bool		ours;			/* of our session */
 	int64		session_id;		/* 0: unknown */
 	int64		ctime;			/* the same */
 	int			data_len;		/* -1: none, or not to be read */

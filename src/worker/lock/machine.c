@@ -211,7 +211,8 @@ describe_recipe(const Recipe *recipe, MachineStatus *status)
 	status->no_directory = !recipe->dir_known;
 	describe_watch(recipe, status);
 	status->has_place = recipe->state != RECIPE_NONE;
-	status->leaves_place = recipe_is_leaving(recipe);
+	status->leaves_place = recipe->state == RECIPE_LEAVING;
+	status->leaves = recipe_is_leaving(recipe);
 	status->is_stuck = recipe->state == RECIPE_LEAVING;
 	status->has_given_up = recipe->state == RECIPE_NONE;
 }
@@ -243,8 +244,9 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 	status->has_permit = semaphore_may_have_permit(semaphore);
 	/* before that the lock may be wanted again */
 	status->leaves_place = semaphore->state >= SEMAPHORE_OWNER &&
-		recipe_is_leaving(lock);
-	status->leaves_permit = semaphore_is_leaving(semaphore);
+		lock->state == RECIPE_LEAVING;
+	status->leaves_permit = semaphore->state == SEMAPHORE_LEAVING;
+	status->leaves = semaphore_is_leaving(semaphore);
 	status->is_stuck = semaphore->state != SEMAPHORE_NONE;
 	status->has_given_up = !semaphore->refused && !lock->refused;
 }

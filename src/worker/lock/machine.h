@@ -47,8 +47,9 @@ typedef struct MachineStatus
 	/* what it has in ZooKeeper, or may have */
 	bool		has_place;		/* a node in the queue */
 	bool		has_permit;
-	bool		leaves_place;	/* it is being deleted */
+	bool		leaves_place;	/* its delete is out, or was refused */
 	bool		leaves_permit;
+	bool		leaves;			/* it is to be gone */
 	bool		is_stuck;		/* whose delete was refused, to be retried */
 	bool		has_given_up;	/* the same, not to be retried */
 } MachineStatus;

@@ -93,15 +93,20 @@ check_answer(Contender *contender, int64 now_ms)
 
 /*
  * Check a contender: give it up if it owns its lock and no backend takes it,
- * and check whether the time of a retained owner ahead of it is over.
+ * check whether the time of a retained owner ahead of it is over, and let it
+ * come again if its number was late.
  */
 static void
 check_contender(Contender *contender, int64 now_ms)
 {
+	RecipeInput retry = {.event = RECIPE_RETRY};
+
 	check_answer(contender, now_ms);
 	if (contender->owner_since_ms != 0)
 		contender_schedule_check(contender,
 								 slot_check_idle(contender->slot, now_ms));
+	if (contender->now.is_late)
+		step(contender, false, &retry);
 }
 
 /*

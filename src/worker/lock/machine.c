@@ -184,8 +184,7 @@ describe_watch(const Recipe *recipe, MachineStatus *status)
 {
 	if (recipe->state == RECIPE_OWNER)
 		status->watch_serial = recipe->queue_watch;
-	if (recipe->state != RECIPE_WATCHING &&
-		recipe->state != RECIPE_AWAITING_EMPTY)
+	if (recipe->state != RECIPE_WATCHING)
 		return;
 	status->watch_serial = recipe->serial;
 	status->predecessor = recipe->predecessor;
@@ -204,6 +203,7 @@ describe_recipe(const Recipe *recipe, MachineStatus *status)
 	status->owns = recipe->state == RECIPE_OWNER;
 	status->enters = recipe->state == RECIPE_ENTERING;
 	status->deletes = recipe->state == RECIPE_LEAVING;
+	status->is_late = recipe->state == RECIPE_LATE && recipe->aside;
 	status->retain = recipe->retain;
 	status->watches_queue = status->owns && recipe->queue_watch != 0;
 	status->others = recipe->others;
@@ -233,6 +233,7 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 									   lock->state == RECIPE_READING ||
 									   lock->state == RECIPE_OWNER);
 	status->watches_itself = semaphore->revocation_watched;
+	status->is_late = lock->state == RECIPE_LATE && lock->aside;
 	if (semaphore->state == SEMAPHORE_WAITING)
 		status->watch_serial = semaphore->serial;
 	else

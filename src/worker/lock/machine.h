@@ -33,6 +33,7 @@ typedef struct MachineStatus
 	bool		reclaims;		/* the same, but its permit is searched for */
 	bool		enters;			/* it is creating that node */
 	bool		deletes;		/* it is deleting that node, of a lock */
+	bool		is_late;		/* its number was: it is to come again */
 	bool		retain;			/* the note is to say retain=yes */
 	bool		watches_queue;	/* it is an owner that watches its queue */
 	bool		others;			/* another kind of client was in the queue */

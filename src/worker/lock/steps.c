@@ -44,6 +44,9 @@
 /* The pause before retrying what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000
 
+/* The delay before a contender comes again whose number was late. */
+#define LATE_DELAY_MS		1000
+
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
 
@@ -76,7 +79,7 @@ refuse(Contender *contender, const MachineOutput *out)
 
 	if (out->report & RECIPE_REPORT_MIXED)
 		refusal = ZK_REFUSAL_MIXED;
-	else if (out->report & RECIPE_REPORT_ENDED)
+	else if (out->report & RECIPE_REPORT_LATE)
 		refusal = ZK_REFUSAL_ENDED;
 	else if (out->permits_found != 0)
 		refusal = ZK_REFUSAL_PERMITS;
@@ -271,6 +274,13 @@ report_step(Contender *contender, const MachineOutput *out)
 										 contender->now.sequence, out->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
+	if (contender->now.is_late)
+		contender_schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
+	if ((report & RECIPE_REPORT_LATE) && !(report & RECIPE_REPORT_FAILED))
+		ereport(LOG,
+				(errmsg("the sequence numbers of \"%s\" in ZooKeeper are nearly used up",
+						contender->directory),
+				 errdetail("This server does not take the lock before the directory has been deleted, which needs a moment in which nobody is in it.")));
 	if (report & RECIPE_REPORT_RENEWED)
 		ereport(LOG,
 				(errmsg("the queue of \"%s\" has started over in ZooKeeper, because its sequence numbers were nearly used up",

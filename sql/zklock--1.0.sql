@@ -695,7 +695,7 @@ AS 'MODULE_PATHNAME', 'zk_fleet_locks'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fleet_locks() IS
-'ask ZooKeeper for all locks below zklock.root that are held or waited for, by all instances and other clients';
+'ask ZooKeeper for all locks below zklock.root that are held or waited for, by all instances and other clients; a row may be of two moments some milliseconds apart';
 
 REVOKE ALL ON FUNCTION zk_fleet_locks() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet_locks() TO pg_monitor;
@@ -712,13 +712,13 @@ CREATE FUNCTION zk_fleet(OUT cluster_name text,
                          OUT started_at timestamptz,
                          OUT session_id text,
                          OUT local boolean,
-                         OUT misfits text[])
+                         OUT conflicts text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_fleet'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fleet() IS
-'ask ZooKeeper for the instances that share its ensemble and zklock.root, and what does not fit together';
+'ask ZooKeeper for the instances that share its ensemble and zklock.root, and what conflicts';
 
 REVOKE ALL ON FUNCTION zk_fleet() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet() TO pg_monitor;

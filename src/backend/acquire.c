@@ -31,7 +31,7 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/questions.h"
+#include "backend/reads.h"
 #include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/claims.h"
@@ -51,7 +51,7 @@
 #include "utils/snapmgr.h"
 
 /* How long to wait for the owner's name, for the log, in ms. */
-#define OWNER_QUESTION_MS	1000
+#define OWNER_READ_MS	1000
 
 /* How long ZooKeeper may take to answer before it is reported, in ms. */
 #define SILENCE_MS			1000
@@ -225,7 +225,6 @@ lock_word(ZnodeKind kind)
 static int64
 waiting_log(SlotWait *wait, const HeldLock *lock)
 {
-	char		path[ZNODE_PATH_SIZE];
 	StringInfoData owner;
 	int64		waited;
 	int64		left;
@@ -238,13 +237,12 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 		return DeadlockTimeout - waited;
 
 	wait->logged = true;
-	wait->prepared = NULL;		/* the question sleeps on another one */
-	key_path(&lock->key, path);
+	wait->prepared = NULL;		/* a read sleeps on another one */
 	initStringInfo(&owner);
-	left = wait->deadline < 0 ? OWNER_QUESTION_MS :
+	left = wait->deadline < 0 ? OWNER_READ_MS :
 		zk_time_left(wait->deadline);
 	known = !hold_is_of_instance(lock) &&
-		ask_owner(path, (int) Min(left, OWNER_QUESTION_MS), &owner);
+		read_owner(&lock->key, (int) Min(left, OWNER_READ_MS), &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,

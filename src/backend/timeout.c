@@ -211,7 +211,7 @@ zk_describe_outage(void)
 /*
  * zk_report_no_session
  *		Report (57P03) that there was no session for too long, for the lock
- *		with this name or, if that is NULL, for a question about all locks.
+ *		with this name or, if that is NULL, for what is read of all locks.
  */
 void
 zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)

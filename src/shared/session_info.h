@@ -84,7 +84,7 @@ typedef struct ZkSessionInfo
 											 * has answered */
 } ZkSessionInfo;
 
-/* The state of the fleet; worker/fleet/fleet.c */
+/* The state of the fleet; worker/fleet.c */
 typedef struct ZkFleetInfo
 {
 	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker has
@@ -96,7 +96,6 @@ typedef struct ZkFleetInfo
 	bool		dropped;		/* former credentials are no longer presented,
 								 * and %clusters must exclude them */
 	bool		root_set;		/* the root likewise: we have set its ACL */
-	uint32		told;			/* hash of the misfits logged last; 0: none */
 } ZkFleetInfo;
 
 /* How many instances of the fleet are remembered, and how long, in ms. */

@@ -48,9 +48,10 @@
 #include "utils/guc.h"
 #include "utils/pidfile.h"
 #include "worker/deadlock/deadlock.h"
-#include "worker/fleet/fleet.h"
+#include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/lock/contender.h"
+#include "worker/reads.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
@@ -273,7 +274,7 @@ end_old_session(bool expired)
 	}
 	directories_forget();
 	contenders_take_over();
-	answers_restart();
+	reads_restart();
 }
 
 /*
@@ -297,7 +298,7 @@ end_session(const char *why)
 	deadlock_end_session();
 	lifecycle.close_at_ms = 0;
 	contenders_take_over();
-	answers_restart();
+	reads_restart();
 }
 
 /*

@@ -23,14 +23,15 @@
 #include "postmaster/interrupt.h"
 #include "shared/compat.h"
 #include "shared/grant.h"
-#include "shared/questions.h"
+#include "shared/reads.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
 #include "worker/deadlock/deadlock.h"
-#include "worker/fleet/fleet.h"
+#include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/lock/contender.h"
+#include "worker/reads.h"
 #include "worker/wake.h"
 #include "worker/worker.h"
 #include "worker/zookeeper/security.h"
@@ -82,11 +83,11 @@ open_mail(void)
 		return;
 	may_ask = status_is_connected();
 	if (may_ask)
-		answers_collect();
+		reads_collect();
 	dispatch_open_mail();
 	dispatch_begin_deferred();
 	if (may_ask)
-		answers_begin();
+		reads_begin();
 }
 
 static WaitEventSet *
@@ -127,7 +128,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	before_shmem_exit(worker_exit, (Datum) 0);
 	wait_set = make_wait_set();
 	slots_attach_worker();
-	questions_attach_worker();
+	reads_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	lifecycle_attach();
 	deadlock_attach(status()->client_id != 0);

@@ -82,7 +82,7 @@ is(sql($s, "BEGIN READ ONLY; SELECT zk_try_lock('r', shared => true), zk_fencing
 sub members_of
 {
 	return join ' ', split /\n/, value($_[0],
-		'SELECT cluster_name, standby, misfits IS NULL FROM zk_fleet() ORDER BY 1');
+		'SELECT cluster_name, standby, conflicts IS NULL FROM zk_fleet() ORDER BY 1');
 }
 
 comes_to(sub { members_of($a) }, 'a|f|t s|t|t', 'zk_fleet has the standby as one');

@@ -71,7 +71,7 @@ my @large = map { "$members/" . member_node($_) } (1 .. $many / 2);
 push @large, map { "$members/stranger $_" } (1 .. $many / 2);
 $stranger->create($_, data => $data, ephemeral => 1) for @large;
 reads_none('zk_fleet', sub {
-	is(value($a, q{SELECT string_agg(DISTINCT misfits::text, ' '), count(*) FROM zk_fleet() WHERE cluster_name IS DISTINCT FROM 'a'}),
+	is(value($a, q{SELECT string_agg(DISTINCT conflicts::text, ' '), count(*) FROM zk_fleet() WHERE cluster_name IS DISTINCT FROM 'a'}),
 		'{"not written by zklock"}|' . $many / 2, 'who is named as an instance is shown');
 });
 {

@@ -18,7 +18,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "backend/questions.h"
+#include "backend/reads.h"
 #include "backend/values.h"
 #include "commands/async.h"
 #include "funcapi.h"
@@ -360,7 +360,7 @@ get_database_name(Oid dbid)
 }
 
 /*
- * No question is answered by the worker, since none is asked.
+ * The worker reads nothing for backends, since none asks.
  */
 dsm_segment *
 dsm_create(Size size, int flags)
@@ -409,9 +409,9 @@ dsm_unpin_segment(dsm_handle handle)
  * Of zklock: what the simulator leaves out.
  */
 bool
-ask_owner(const char *path, int timeout_ms, StringInfo owner)
+read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 {
-	(void) path;
+	(void) key;
 	(void) timeout_ms;
 	(void) owner;
 	SIM_LACKS();
@@ -419,7 +419,7 @@ ask_owner(const char *path, int timeout_ms, StringInfo owner)
 
 /* Nobody knows which instance it is. */
 bool
-ask_instance(const char *id, int timeout_ms, StringInfo instance)
+read_instance(const char *id, int timeout_ms, StringInfo instance)
 {
 	(void) id;
 	(void) timeout_ms;

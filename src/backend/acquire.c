@@ -965,7 +965,7 @@ acquire_begin(void)
  * ZK_DENIED have waiting_error_context().
  *
  * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
- * cancelled; 40P01 deadlock within the instance.
+ * canceled; 40P01 deadlock within the instance.
  */
 ZkOutcome
 acquire_locks(const ZkRequest *request, ZkResult *result)

@@ -345,7 +345,7 @@ warn_of_outage(const ZkRequest *request, const ZkResult *result)
  *
  * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03
  * no session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014
- * cancelled; 40P01 deadlock, within the instance or with others; 40001 if a
+ * canceled; 40P01 deadlock, within the instance or with others; 40001 if a
  * lock is held, but has been lost; 55000 if a shared lock would have to be
  * made exclusive, a semaphore has other permits, or a name is a lock here and
  * a semaphore there.
@@ -838,7 +838,7 @@ report_not_held(const ZkLockName *lock)
  *
  * Errors: 0A000 if locks, or this one, do without ZooKeeper; 55000 if the lock
  * is not held, or a permit is; 40001 if it has been lost; 42501 or 58000
- * refused by ZooKeeper; 57014 cancelled.
+ * refused by ZooKeeper; 57014 canceled.
  */
 static int64
 get_token(FunctionCallInfo fcinfo, const ZkLockName *lock)

@@ -85,7 +85,7 @@ typedef struct Member
 #define MEMBER_IS_UNREAD		(1 << 4)
 #define MEMBER_IS_STRANGE		(1 << 5)
 
-#define MEMBER_CONFLICTS			6
+#define MEMBER_CONFLICTS		6
 
 /* The stat of the latest write of our znode; 0: none yet. */
 typedef struct MemberMark

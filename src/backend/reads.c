@@ -969,8 +969,9 @@ fleet_path(void)
  * not this session's zklock.root; returns their number, or -1 if they could not
  * be read and that is no error.
  *
- * Errors: those of read_nodes() and read_check_refusal(); 54000 too many of
- * them.
+ * Warns (54000) if there are more than MAX_MEMBERS.
+ *
+ * Errors: those of read_nodes() and read_check_refusal().
  */
 static int
 read_members(int64 deadline, const ZkReadNode ***nodes)
@@ -1000,15 +1001,13 @@ read_members(int64 deadline, const ZkReadNode ***nodes)
 			paths[n - 1] = psprintf("%s/%s", MEMBER_DIR, child);
 		child += strlen(child) + 1;
 	}
-	if (n > MAX_MEMBERS && deadline >= 0)
-		return -1;
-	if (n > MAX_MEMBERS)
-		ereport(ERROR,
+	if (n > MAX_MEMBERS && deadline < 0)
+		ereport(WARNING,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many instances below \"%s\"", reading.path),
-				 errdetail("There are %d, and at most %d are compared.", n,
-						   MAX_MEMBERS),
-				 errhint("Other clients may have created znodes there.")));
+				 errmsg("not all znodes in \"%s\" are shown", reading.path),
+				 errdetail("%d are shown, %d more are not.", MAX_MEMBERS,
+						   n - MAX_MEMBERS)));
+	n = Min(n, MAX_MEMBERS);
 	*nodes = palloc(n * sizeof(ZkReadNode *));
 	return read_nodes(&reading, ZK_READ_DATA, paths, n, *nodes) ? n : -1;
 }
@@ -1045,6 +1044,7 @@ zk_fleet(PG_FUNCTION_ARGS)
 	Member	   *members;
 	int			nread;
 	int			n = 0;
+	bool		local = false;
 
 	zk_check_usable();
 	zk_check_fleet(fcinfo->flinfo->fn_oid);
@@ -1058,8 +1058,10 @@ zk_fleet(PG_FUNCTION_ARGS)
 		{
 			nodes[n] = nodes[i];
 			parse_member(&members[n], nodes[n]);
-			n++;
+			local |= nodes[n++]->ours;
 		}
+	if (!local)
+		member_miss();
 	member_judge(members, n);
 	for (int i = 0; i < n; i++)
 		put_member(rsinfo, &members[i], nodes[i]);

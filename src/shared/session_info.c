@@ -48,6 +48,7 @@ typedef struct SessionShared
 	int64		directories;	/* lock directories made since server start */
 	char		auths[ZK_AUTHS_SIZE];	/* for the worker only */
 	ZkFleetInfo fleet;
+	pg_atomic_flag member_there;	/* clear: see member_miss() */
 	int64		instances_ms;	/* when they were read, as of zk_now_ms() */
 	int			ninstances;
 	ZkInstance	instances[ZK_KNOWN_INSTANCES];
@@ -110,6 +111,8 @@ startup_proof(void)
 	proof = ShmemInitStruct("zklock proof", sizeof(ProofShared), &found);
 	if (!found)
 	{
+		pg_atomic_init_flag(&shared->member_there);
+		(void) pg_atomic_test_set_flag(&shared->member_there);
 		pg_atomic_init_u64(&proof->lease_until_ms, 0);
 		pg_atomic_init_u32(&proof->asked, 0);
 		pg_atomic_init_u32(&proof->given, 0);
@@ -338,6 +341,27 @@ void
 proof_wake_waiters(void)
 {
 	ConditionVariableBroadcast(&proof->cv);
+}
+
+/*
+ * member_miss
+ *		This instance is not among the members: have the worker check that.
+ */
+void
+member_miss(void)
+{
+	pg_atomic_clear_flag(&shared->member_there);
+	worker_wake();
+}
+
+/*
+ * member_is_missed
+ *		Was it missed since this was called last?  The worker only.
+ */
+bool
+member_is_missed(void)
+{
+	return pg_atomic_test_set_flag(&shared->member_there);
 }
 
 /*

@@ -127,6 +127,7 @@ extern void proof_wake_waiters(void);
 /* backends */
 extern bool instances_find(const char *id, ZkInstance *instance, bool *known);
 extern void instances_write(const ZkInstance *instances, int n);
+extern void member_miss(void);
 extern uint32 proof_ask(void);
 extern bool proof_is_given(uint32 ticket);
 extern void proof_prepare_wait(void);
@@ -139,6 +140,7 @@ extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
 extern void path_bytes_write(int64 bytes, int nlocks);
 extern void directories_count(void);
 extern void session_write_fleet(const ZkFleetInfo *info);
+extern bool member_is_missed(void);
 extern uint32 proof_asked(void);
 extern uint32 proof_latest(void);
 extern void lease_write(int64 until_ms, uint32 ticket);

@@ -566,6 +566,7 @@ is_barred(void)
 bool
 fleet_is_settled(void)
 {
+	check_promotion();
 	return (fleet.state == FLEET_WRITING && fleet.joined) ||
 		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
 }
@@ -582,6 +583,7 @@ fleet_run(void)
 		return;
 	check_promotion();
 	fleet.unmarked |= session_take_changes();
+	fleet.unmarked |= member_is_missed();
 	if ((!fleet.dirty && !(fleet.unmarked && fleet.joined)) || is_barred())
 		return;
 	if (!fleet.dirty)

@@ -341,8 +341,6 @@ reads_collect(void)
 		job->taken = true;
 		job->serial = serial;
 		job->request = request;
-		if (request.root[0] == '\0')
-			fleet_check();
 	}
 }
 

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "backend/deadlock.h"
 #include "backend/heavyweight.h"
 #include "backend/names.h"
 #include "backend/timeout.h"
@@ -301,14 +302,18 @@ zk_stat_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 	PG_RETURN_VOID();
 }
 
-/* The member that blocks another one, by its number from 1, as an array. */
+/* The members that block one member, by their numbers from 1, as an array. */
 static Datum
 blockers(const ZkDeadlock *deadlock, int member)
 {
-	Datum		next = Int32GetDatum((member + 1) % deadlock->nmembers + 1);
+	Datum		elements[ZK_DEADLOCK_MEMBERS];
+	int			n = 0;
 
-	return PointerGetDatum(construct_array(&next, 1, INT4OID, sizeof(int32),
-										   true, TYPALIGN_INT));
+	for (int i = 0; i < deadlock->nmembers; i++)
+		if (deadlock_is_blocked_by(deadlock, member, i))
+			elements[n++] = Int32GetDatum(i + 1);
+	return PointerGetDatum(construct_array(elements, n, INT4OID,
+										   sizeof(int32), true, TYPALIGN_INT));
 }
 
 static void
@@ -317,8 +322,7 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	const ZkDeadlockMember *member = &deadlock->members[i];
 	Datum		values[DEADLOCK_STATUS_COLUMNS];
 	bool		nulls[DEADLOCK_STATUS_COLUMNS] = {0};
-	bool		of_session = member->kind == DEADLOCK_SESSION ||
-		member->kind == DEADLOCK_WORK;
+	bool		of_session = member->path[0] != '/';
 	int			n = 0;
 
 	values[n++] = Int64GetDatum(deadlock->number);
@@ -327,8 +331,7 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	values[n++] = CStringGetTextDatum(text_of_string(member->cluster_name));
 	values[n++] = Int32GetDatum(member->pid);
 	nulls[n] = of_session;
-	values[n++] = CStringGetTextDatum(member->kind == DEADLOCK_SHARED ?
-									  "shared" : "exclusive");
+	values[n++] = CStringGetTextDatum(mode_name(member->kind));
 	nulls[n] = of_session;
 	values[n++] = of_session ? (Datum) 0 :
 		CStringGetTextDatum(path_lock_name(member->path));

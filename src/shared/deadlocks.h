@@ -15,20 +15,22 @@
 #ifndef ZKLOCK_DEADLOCKS_H
 #define ZKLOCK_DEADLOCKS_H
 
-#include "core/deadlock.h"
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
+/* The most directories noted for the next worker. */
+#define ZK_DEADLOCK_WAITS_DIRS		8
+
 /* The most deadlocks kept, and the most members of each. */
 #define ZK_DEADLOCKS			32
-#define ZK_DEADLOCK_MEMBERS		DEADLOCK_CYCLE
+#define ZK_DEADLOCK_MEMBERS		64
 
 /* The name of an instance, with its terminator; a longer one is cut. */
 #define ZK_CLUSTER_NAME_SIZE			128
 
 /*
- * A member: a process that waits, in an instance that has what the member
- * before waits for.
+ * A member: a process that waits for a lock, in an instance that holds what
+ * the members blocked by it wait for.
  */
 typedef struct ZkDeadlockMember
 {
@@ -36,14 +38,16 @@ typedef struct ZkDeadlockMember
 													 * another name of the
 													 * instance */
 	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: its lock
-										 * directory; or the name of a
-										 * session, see core/remote.c */
-	DeadlockKind kind;			/* of what is waited for */
+										 * directory, or the semaphore's; or
+										 * the vertex of a session, see
+										 * core/deadlock/vertex.c */
+	ZnodeKind	kind;			/* of the contender that waits */
 	int			pid;			/* of the process that waits for it */
-	int			holder_pid;		/* of the process that blocks the member
-								 * before: the same, or one that waits for it
-								 * in its instance */
+	int			holder_pid;		/* of the process that blocks others: the
+								 * same, or one that waits for it in its
+								 * instance */
 	bool		local;			/* it is ours */
+	uint64		blocked_by;		/* bit i: the member i; 0: the next one */
 } ZkDeadlockMember;
 
 typedef struct ZkDeadlock
@@ -51,8 +55,8 @@ typedef struct ZkDeadlock
 	uint32		number;			/* from 1 on, since server start */
 	TimestampTz detected;		/* when this instance learned of it */
 	int			nmembers;
-	ZkDeadlockMember *members;	/* the victim first; each is blocked by the
-								 * next, and the last by the first */
+	ZkDeadlockMember *members;	/* the victim first, then mostly each behind
+								 * one that it blocks */
 } ZkDeadlock;
 
 /* module load */
@@ -61,6 +65,9 @@ extern void deadlocks_startup_shmem(void);
 
 /* the worker */
 extern uint32 deadlock_add(const ZkDeadlock *deadlock);
+extern void deadlock_note_waits_dir(const char *path);
+extern bool deadlock_read_waits_dir(int number, char path[ZNODE_PATH_SIZE]);
+extern void deadlock_forget_waits_dirs(void);
 
 /* any process */
 extern bool deadlock_read(uint32 number, ZkDeadlock *deadlock);

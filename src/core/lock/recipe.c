@@ -254,13 +254,6 @@ next_serial(Recipe *recipe)
 }
 
 static void
-forget_writer(Recipe *recipe)
-{
-	free(recipe->writer);
-	recipe->writer = NULL;
-}
-
-static void
 forget_predecessor(Recipe *recipe)
 {
 	free(recipe->predecessor);
@@ -344,7 +337,6 @@ static void
 end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
 	forget_predecessor(recipe);
-	forget_writer(recipe);
 	forget_persistent(recipe);
 	recipe->state = RECIPE_NONE;
 	out->report |= report | RECIPE_REPORT_GONE;
@@ -439,7 +431,6 @@ static void
 own(Recipe *recipe, RecipeOutput *out, bool seen)
 {
 	forget_predecessor(recipe);
-	forget_writer(recipe);
 	recipe->blockers = 0;
 	recipe->writer_check = 0;
 	recipe->revocation_watch = 0;
@@ -973,16 +964,12 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * The first writer, or contender, that waits behind us; NULL: there is none.
- * This instance's contender in the other mode does not count: backends wait for
- * each other in tier 1.
+ * Does a writer, or any contender, wait behind us?  This instance's contender
+ * in the other mode does not count: backends wait for each other in tier 1.
  */
-static const char *
+static bool
 somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 {
-	const char *first = NULL;
-	int32_t		first_sequence = 0;
-
 	for (int i = 0; i < in->answer.nchildren; i++)
 	{
 		const char *child = in->answer.children[i];
@@ -992,15 +979,13 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 			znode_before(recipe->sequence, contender.sequence) &&
 			(readers_too || !contender.shared) &&
 			!is_persistent(recipe, child) &&
-			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)) &&
-			(first == NULL || znode_before(contender.sequence, first_sequence)))
+			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
 		{
-			first = child;
-			first_sequence = contender.sequence;
+			recipe->others |= !znode_is_of_instance(child);
+			return true;
 		}
 	}
-	recipe->others |= first != NULL && !znode_is_of_instance(first);
-	return first;
+	return false;
 }
 
 /*
@@ -1047,7 +1032,7 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	/* if that is unknown, the lock must not be withheld from anybody */
 	recipe->alone = in->answer.result == REQUEST_OK &&
-		somebody_behind(recipe, in, recipe->kind != ZNODE_READER) == NULL &&
+		!somebody_behind(recipe, in, recipe->kind != ZNODE_READER) &&
 		!reader_behind_sibling(recipe, in);
 	if (!recipe->alone)
 		recipe->queue_watch = 0;
@@ -1059,8 +1044,6 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	const char *writer = NULL;
-
 	if (recipe->writer_check == 0 || in->answer.serial != recipe->writer_check)
 		return;
 	if (in->answer.result == REQUEST_UNKNOWN)
@@ -1070,12 +1053,8 @@ on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 
 	recipe->writer_check = 0;
-	if (in->answer.result == REQUEST_OK)
-		writer = somebody_behind(recipe, in, false);
-	forget_writer(recipe);
-	if (writer != NULL)
-		recipe->writer = memory_copy(writer);
-	out->report |= writer != NULL ?
+	out->report |=
+		in->answer.result == REQUEST_OK && somebody_behind(recipe, in, false) ?
 		RECIPE_REPORT_WRITER : RECIPE_REPORT_NO_WRITER;
 }
 
@@ -1118,8 +1097,7 @@ static void
 on_comers_listed(Recipe *recipe, const RecipeInput *in)
 {
 	recipe->comers_list = 0;
-	if (in->answer.result == REQUEST_OK &&
-		somebody_behind(recipe, in, true) == NULL)
+	if (in->answer.result == REQUEST_OK && !somebody_behind(recipe, in, true))
 		recipe->others = true;
 }
 
@@ -1437,7 +1415,6 @@ void
 recipe_free(Recipe *recipe)
 {
 	forget_predecessor(recipe);
-	forget_writer(recipe);
 	forget_persistent(recipe);
 }
 

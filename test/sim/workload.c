@@ -66,8 +66,7 @@ static bool claiming;			/* clients claim locks, and use claims */
 static int64_t ttl_us;
 static bool rows;
 static bool counter_ends;
-static int	path_bytes;			/* the session has room for so many, few
-								 * contenders; 0: for many */
+static bool crowded;			/* a session has room for few contenders */
 static int	session_timeout_ms;
 static int	handoff_quantum;
 static int	max_claims;
@@ -143,11 +142,11 @@ workload_quantum_ms(void)
 	return handoff_quantum;
 }
 
-/* The bytes of paths for which the session has room; 0: enough. */
-int
-workload_path_bytes(void)
+/* Has a session room for few contenders only? */
+bool
+workload_is_crowded(void)
 {
-	return path_bytes;
+	return crowded;
 }
 
 /* Do holders idle for longer than sessions last? */
@@ -780,6 +779,8 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 {
 	int			format = sim_chance(300000);
 	int			retain = ONE_OF(-1, -1, 0, 20, 500);
+	int			path_bytes = ONE_OF(150, 250);
+	int			sessions = ONE_OF(2, 3, 6);
 
 	commit_check = losing ? ONE_OF(0, CHECK_QUORUM, CHECK_OFF) :
 		ONE_OF(0, 0, 0, CHECK_QUORUM);
@@ -801,8 +802,11 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 		set(&options, "zklock.max_locks", 40);
 		set(&options, "zklock.max_claims", max_claims);
 		set(&options, "zklock.max_claims_per_role", max_claims);
-		if (path_bytes > 0)
+		if (crowded)
+		{
 			set(&options, "zklock.path_bytes", path_bytes);
+			set(&options, "zklock.sessions", sessions);
+		}
 		set(&options, "zklock.max_tracked_locks", 10);
 		set(&options, "zklock.node_format", format);
 		set(&options, "zklock.handoff_quantum", handoff_quantum);
@@ -836,7 +840,7 @@ choose_clients(void)
 	tangled = prone || (!ordered && sim_chance(400000));
 	saving = prone && sim_chance(500000);
 	claiming = sim_chance(300000);
-	path_bytes = nnames > 1 && sim_chance(200000) ? ONE_OF(250, 500, 1000) : 0;
+	crowded = nnames > 1 && sim_chance(200000);
 	rows = sim_chance(saving ? 800000 : 400000);
 	hasty = sim_chance(saving ? 800000 : 200000);
 	losing = !prone && per_instance <= 3 && sim_chance(250000);
@@ -858,8 +862,7 @@ workload_begin_long(const char *mutation, int64_t us)
 	sharing = 250000;
 	permits = 2;
 	semaphore = nnames - 1;
-	prone = ordered = tangled = saving = rows = hasty = claiming = false;
-	path_bytes = 0;
+	prone = ordered = tangled = saving = rows = hasty = claiming = crowded = false;
 	losing = false;
 	deadlock_timeout = 1000;
 	lock_timeout = 0;
@@ -913,7 +916,7 @@ workload_begin(const char *mutation)
 			 hasty ? ", hasty" : "",
 			 ordered ? ", in order" : prone ? ", prone to deadlocks" :
 			 tangled ? ", tangled" : "", saving ? ", savepoints" : "",
-			 claiming ? ", claims" : "", path_bytes > 0 ? ", little room" : "",
+			 claiming ? ", claims" : "", crowded ? ", several sessions" : "",
 			 losing ? ", losses" : "");
 	if (counter_ends)
 		strcat(description, ", the counter ends");

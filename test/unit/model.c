@@ -187,7 +187,8 @@ model_check_recipe(const Recipe *recipe)
 	switch (recipe->state)
 	{
 		case RECIPE_NONE:
-			holds = !has_predecessor(recipe) && recipe->npersistent == 0;
+			holds = !has_predecessor(recipe) && recipe->passed == NULL &&
+				recipe->npersistent == 0;
 			break;
 		case RECIPE_ENTERING:
 			holds = is_named(recipe, false) && !recipe->requeued &&
@@ -208,6 +209,10 @@ model_check_recipe(const Recipe *recipe)
 		case RECIPE_READING:
 			holds = is_named(recipe, true) && !recipe->requeued;
 			break;
+		case RECIPE_READING_CHILD:
+			holds = is_named(recipe, true) && !recipe->requeued &&
+				recipe->passed != NULL && !has_predecessor(recipe);
+			break;
 		case RECIPE_WATCHING:
 			holds = is_named(recipe, true) && !recipe->requeued &&
 				has_predecessor(recipe) && recipe->blockers > 0;
@@ -223,9 +228,20 @@ model_check_recipe(const Recipe *recipe)
 		case RECIPE_LEAVING:
 			holds = is_named(recipe, true);
 			break;
-		case RECIPE_LATE:
+		case RECIPE_RETREATING:
 			holds = is_named(recipe, true) && !recipe->requeued && late &&
 				!has_predecessor(recipe);
+			break;
+		case RECIPE_REMOVING_DIR:
+			holds = !recipe->requeued && late && recipe->directory != 0 &&
+				!has_predecessor(recipe);
+			break;
+		case RECIPE_LISTING_DIR:
+			holds = !recipe->requeued && late && recipe->directory != 0;
+			break;
+		case RECIPE_AWAITING_EMPTY:
+			holds = !recipe->requeued && late && recipe->directory != 0 &&
+				has_predecessor(recipe);
 			break;
 	}
 	if (!holds)

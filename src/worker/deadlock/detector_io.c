@@ -3,8 +3,13 @@
  * detector_io.c
  *		The detector's operations in ZooKeeper, and their answers.
  *
- * The znodes of PostgreSQL's sessions (core/deadlock/vertex.c) are written or,
- * if they do not exist, created.
+ * Sessions.  The detector uses the first ZooKeeper session; but a contender's
+ * note is written in the session of that contender, in order with what the
+ * recipe writes there.
+ *
+ * The znodes of PostgreSQL's sessions (core/deadlock/vertex.c) are of the
+ * first ZooKeeper session, too: they are written or, if they do not exist,
+ * created.
  *
  * Reads.  Any client may have written what is read, so each read begins with a
  * stat: the data are not read if the znode is not ephemeral, or if they are
@@ -46,6 +51,7 @@ typedef struct SentRequest
 {
 	uint32		serial;			/* hash key, must be first */
 	RequestKind kind;
+	int			session;
 	bool		barrier;		/* the list is to go behind one */
 	char		path[NOTE_VERTEX_SIZE];
 	char	   *data;			/* SET of a session's znode: its note,
@@ -79,7 +85,7 @@ detector_io_attach(SessionHandler handler)
 	detector_io_forget();
 }
 
-/* The session is over: forget its requests. */
+/* The first session is over: forget its requests. */
 void
 detector_io_forget(void)
 {
@@ -118,12 +124,13 @@ detector_io_forget_waits_dirs(void)
 }
 
 static SentRequest *
-new_sent(const DetectorOp *op)
+new_sent(const DetectorOp *op, int session)
 {
 	SentRequest *sent = hash_search(io.requests, &op->request.serial,
 									HASH_ENTER, NULL);
 
 	sent->kind = op->request.kind;
+	sent->session = session;
 	sent->barrier = op->request.barrier;
 	sent->acts = op->verdict != NULL;
 	sent->parts = 0;
@@ -148,7 +155,7 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 		.path = path
 	};
 
-	session_submit(io.notes_owner, &set);
+	session_submit(contender->session, io.notes_owner, &set);
 }
 
 /*
@@ -234,7 +241,7 @@ session_note_written(SentRequest *sent, const RequestAnswer *in)
 
 		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 		create.group = GROUP_BIT | io.last_group;
-		session_submit(io.owner, &create);
+		session_submit(0, io.owner, &create);
 	}
 	free(data);
 	sent->data = NULL;
@@ -255,11 +262,11 @@ submit_waits(const DetectorOp *op)
 	{
 		Request		set = op->request;
 
-		set.data = new_sent(op)->data = memory_copy(data);
-		session_submit(io.owner, &set);
+		set.data = new_sent(op, 0)->data = memory_copy(data);
+		session_submit(0, io.owner, &set);
 		return true;
 	}
-	new_sent(op);
+	new_sent(op, contender->session);
 	if (contender->note_version < 0)
 		write_again(contender, path, op->request.serial);
 	else
@@ -274,7 +281,7 @@ submit_part(SentRequest *sent, Request part)
 	part.serial = sent->serial;
 	part.group = GROUP_BIT | io.last_group;
 	sent->parts++;
-	session_submit(io.owner, &part);
+	session_submit(0, io.owner, &part);
 }
 
 /* Submit the note of another contender of ours, if it still is one. */
@@ -307,7 +314,7 @@ submit_act(const DetectorOp *op)
 		set.has_version = contender->note_version >= 0;
 		set.version = contender->note_version;
 	}
-	sent = new_sent(op);
+	sent = new_sent(op, 0);
 	io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 	for (int i = 0; i < op->nchecks; i++)
 		submit_part(sent, (Request) {.kind = REQUEST_CHECK,
@@ -385,8 +392,8 @@ detector_io_submit(const DetectorOp *op)
 		request.barrier = false;
 	}
 	request.brief = true;
-	new_sent(op);
-	session_submit(io.owner, &request);
+	new_sent(op, 0);
+	session_submit(0, io.owner, &request);
 	return true;
 }
 
@@ -410,7 +417,7 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 	if (in->result != REQUEST_OK || !request_is_ephemeral(in) ||
 		in->size > max)
 		return false;
-	session_submit(io.owner, &get);
+	session_submit(0, io.owner, &get);
 	return true;
 }
 
@@ -437,7 +444,7 @@ read_children(const SentRequest *sent, const RequestAnswer *in,
 		return false;
 	if (in->result != REQUEST_OK || in->child_count <= MAX_CHILDREN)
 	{
-		session_submit(io.owner, &list);
+		session_submit(0, io.owner, &list);
 		return true;
 	}
 	if (!logged)
@@ -547,4 +554,33 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *input)
 			(errmsg_internal("deadlock request %u answered: %d", in->serial,
 							 input->answer.result)));
 	return true;
+}
+
+/*
+ * detector_io_lost
+ *		A session other than the first is over: fill in the detector's input
+ *		for an operation that was out in it.
+ *
+ * To be called until it returns false.
+ */
+bool
+detector_io_lost(int session, DetectorInput *input)
+{
+	HASH_SEQ_STATUS scan;
+	SentRequest *sent;
+
+	hash_seq_init(&scan, io.requests);
+	while ((sent = hash_seq_search(&scan)) != NULL)
+	{
+		if (sent->session != session)
+			continue;
+		hash_seq_term(&scan);
+		memset(input, 0, sizeof(*input));
+		input->event = DETECTOR_DONE;
+		input->answer.serial = sent->serial;
+		input->answer.result = REQUEST_NO_NODE;
+		hash_search(io.requests, &input->answer.serial, HASH_REMOVE, NULL);
+		return true;
+	}
+	return false;
 }

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.c
- *		The session's ID and password on disk, for after a crash.
+ *		The sessions' IDs and passwords on disk, for after a crash.
  *
  * When a backend crashes, PostgreSQL kills all processes and sets up new
- * shared memory, which no longer has the session.  Its contenders would stay
- * in the queues until it times out.  So a file in the data directory names the
- * session, and the first worker after the crash attaches to it and closes it
- * (lifecycle.c).
+ * shared memory, which no longer has the sessions.  Their contenders would
+ * stay in the queues until they time out.  So a file in the data directory
+ * lists the sessions, and the first worker after the crash attaches to each
+ * and closes it (lifecycle.c).  The file has a record for each session; all
+ * records have the same place and time.
  *
  * Closing another instance's session would be a disaster: all its locks would
  * be lost.  Data directories are copied, by backups, for standbys, as clones
@@ -28,7 +29,7 @@
  * is of another directory.)  As only the same boot counts, the file need not
  * be synced to disk: it must survive PostgreSQL, not Linux.
  *
- * If the file is valid, all processes that held locks in its session are
+ * If the file is valid, all processes that held locks in its sessions are
  * dead.  After the crash of a backend, the postmaster waits for the end of all
  * its children before it starts new ones.  If the postmaster itself was
  * killed, its children may live on for a while and even commit; but no
@@ -172,8 +173,9 @@ session_file_place(void)
  * Create the file under its new name; false after an error, which is logged.
  */
 static bool
-create_file(const SessionFile *file)
+create_file(const SessionFile *records, int n)
 {
+	ssize_t		size = n * sizeof(SessionFile);
 	bool		written;
 	int			fd;
 
@@ -191,7 +193,7 @@ create_file(const SessionFile *file)
 	}
 
 	errno = 0;
-	written = write(fd, file, sizeof(*file)) == sizeof(*file);
+	written = write(fd, records, size) == size;
 	if (!written && errno == 0)
 		errno = ENOSPC;
 	if (CloseTransientFile(fd) != 0)
@@ -203,12 +205,9 @@ create_file(const SessionFile *file)
 	return written;
 }
 
-/*
- * session_file_remove
- *		There is no session any more.
- */
-void
-session_file_remove(void)
+/* There is no session any more. */
+static void
+remove_file(void)
 {
 	if (unlink(SESSION_FILE) != 0 && errno != ENOENT)
 		ereport(LOG,
@@ -218,20 +217,34 @@ session_file_remove(void)
 
 /*
  * session_file_write
- *		Replace the file: this is the session.
+ *		Replace the list of sessions.
+ *
+ * "n" is at most ZK_MAX_SESSIONS.  If it is 0, the file is removed.
  */
 void
-session_file_write(const SessionKey *key)
+session_file_write(const SessionKey *keys, int n)
 {
-	SessionFile file;
+	SessionFile records[ZK_MAX_SESSIONS];
 
-	if (!fill_place(&file))
+	if (n == 0)
+	{
+		remove_file();
 		return;
-	file.client_id = key->client_id;
-	memcpy(file.passwd, key->passwd, ZK_PASSWD_SIZE);
-	file.crc = checksum(&file);
+	}
+	if (!fill_place(&records[0]))
+		return;
+	for (int i = 0; i < n; i++)
+	{
+		SessionFile *record = &records[i];
 
-	if (create_file(&file))
+		if (i > 0)
+			*record = records[0];
+		record->client_id = keys[i].client_id;
+		memcpy(record->passwd, keys[i].passwd, ZK_PASSWD_SIZE);
+		record->crc = checksum(record);
+	}
+
+	if (create_file(records, n))
 	{
 		if (rename(SESSION_FILE_NEW, SESSION_FILE) == 0)
 			return;
@@ -243,49 +256,60 @@ session_file_write(const SessionKey *key)
 	(void) unlink(SESSION_FILE_NEW);
 }
 
-/* Why the file is not valid in this place and boot, or NULL. */
+/* Why a record is not valid in this place and boot, or NULL. */
 static const char *
-what_is_wrong(const SessionFile *file, const SessionFile *here)
+what_is_wrong(const SessionFile *record, const SessionFile *here)
 {
-	if (file->magic != SESSION_FILE_MAGIC ||
-		file->crc != checksum(file) || file->client_id == 0)
+	if (record->magic != SESSION_FILE_MAGIC ||
+		record->crc != checksum(record) || record->client_id == 0)
 		return NOT_OURS;
-	if (file->device != here->device || file->inode != here->inode)
+	if (record->device != here->device || record->inode != here->inode)
 		return "It was written in another data directory.";
-	if (memcmp(file->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
+	if (memcmp(record->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
 		return "It was written before the last start of the machine.";
 	return NULL;
 }
 
 /*
  * session_file_read
- *		The session of the previous postmaster, or from before a crash, which
- *		is to be closed; false if there is none.
+ *		The sessions of the previous postmaster, or from before a crash.
  *
- * An invalid file is removed.
+ * "keys" has room for ZK_MAX_SESSIONS.  Returns the number of sessions to be
+ * closed.  An invalid file is removed.
  */
-bool
-session_file_read(SessionKey *key)
+int
+session_file_read(SessionKey *keys)
 {
 	SessionFile here;
-	SessionFile file;
-	const char *wrong = NOT_OURS;
+	SessionFile records[ZK_MAX_SESSIONS];
+	const char *wrong = NULL;
+	struct stat st;
+	int			n = 1;
 
-	if (access(SESSION_FILE, F_OK) != 0 && errno == ENOENT)
-		return false;
+	if (lstat(SESSION_FILE, &st) != 0 && errno == ENOENT)
+		return 0;
 	if (!fill_place(&here))
-		return false;
-	if (read_bytes(SESSION_FILE, &file, sizeof(file)))
-		wrong = what_is_wrong(&file, &here);
+		return 0;
+
+	if (st.st_size > (off_t) sizeof(SessionFile) &&
+		st.st_size <= (off_t) sizeof(records))
+		n = st.st_size / sizeof(SessionFile);
+	if (!read_bytes(SESSION_FILE, records, n * sizeof(SessionFile)))
+		n = 0;
+	for (int i = 0; i < Max(n, 1) && wrong == NULL; i++)
+		wrong = n == 0 ? NOT_OURS : what_is_wrong(&records[i], &here);
 	if (wrong)
 	{
 		ereport(LOG,
 				(errmsg("ignoring file \"%s\"", SESSION_FILE),
 				 errdetail_internal("%s", wrong)));
-		session_file_remove();
-		return false;
+		remove_file();
+		return 0;
 	}
-	key->client_id = file.client_id;
-	memcpy(key->passwd, file.passwd, ZK_PASSWD_SIZE);
-	return true;
+	for (int i = 0; i < n; i++)
+	{
+		keys[i].client_id = records[i].client_id;
+		memcpy(keys[i].passwd, records[i].passwd, ZK_PASSWD_SIZE);
+	}
+	return n;
 }

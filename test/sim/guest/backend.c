@@ -155,6 +155,15 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 	}
 }
 
+/* The number of the ZooKeeper session that the lock is in; -1: it is lost. */
+static int
+session_of(const ZkKey *key)
+{
+	HeldLock   *held = hold_find(key);
+
+	return slot_is_mine(held->proc) ? held->proc->zk_session : -1;
+}
+
 /* Wait for the fencing token of a lock, as functions.c does. */
 static void
 read_token(int name, const ZkKey *key)
@@ -179,7 +188,7 @@ tell_acquired(const ZkRequest *request, const ZkResult *result)
 		if (!current->any || key_is_of_lock(result->key, &request->keys[i]))
 			check_acquired(client, number_of(current, &request->keys[i]),
 						   current->mode, current->session,
-						   slot_is_mine(hold_find(&request->keys[i])->proc));
+						   session_of(&request->keys[i]));
 	if (request->nkeys == 1 && current->mode == SIM_EXCLUSIVE &&
 		sim_chance(250000))
 		read_token(current->names[0], &request->keys[0]);
@@ -507,7 +516,7 @@ note_holds(void)
 	while ((lock = holds_next(lock)) != NULL)
 		if (!hold_is_of_instance(lock))
 			check_commit_hold(client, key_name(&lock->key),
-							  slot_is_mine(lock->proc));
+							  lock->proc->zk_session, slot_is_mine(lock->proc));
 }
 
 static void
@@ -700,7 +709,7 @@ inspect(int *slots, int *procs, long *bytes)
 {
 	*slots = slots_in_use();
 	*procs = procs_in_use();
-	*bytes = path_bytes_read(NULL);
+	*bytes = path_bytes_read_all();
 }
 
 extern PGDLLEXPORT const Guest guest;

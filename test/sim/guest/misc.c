@@ -18,7 +18,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "backend/reads.h"
+#include "backend/questions.h"
 #include "backend/values.h"
 #include "commands/async.h"
 #include "funcapi.h"
@@ -360,7 +360,7 @@ get_database_name(Oid dbid)
 }
 
 /*
- * The worker reads nothing for backends, since none asks.
+ * No question is answered by the worker, since none is asked.
  */
 dsm_segment *
 dsm_create(Size size, int flags)
@@ -409,9 +409,9 @@ dsm_unpin_segment(dsm_handle handle)
  * Of zklock: what the simulator leaves out.
  */
 bool
-read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
+ask_owner(const char *path, int timeout_ms, StringInfo owner)
 {
-	(void) key;
+	(void) path;
 	(void) timeout_ms;
 	(void) owner;
 	SIM_LACKS();
@@ -419,7 +419,7 @@ read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 
 /* Nobody knows which instance it is. */
 bool
-read_instance(const char *id, int timeout_ms, StringInfo instance)
+ask_instance(const char *id, int timeout_ms, StringInfo instance)
 {
 	(void) id;
 	(void) timeout_ms;
@@ -474,35 +474,34 @@ fault_leave_library(const sigset_t *saved)
 }
 
 /* The session file: always whole, and never of another data directory. */
-static void
-write_file(const SessionKey *key)
+typedef struct SessionFile
 {
-	sim_point();
-	instance_write_file(sim_instance(), key, sizeof(*key));
-	sim_point();
-}
+	int			n;
+	SessionKey	keys[ZK_MAX_SESSIONS];
+} SessionFile;
 
 void
-session_file_write(const SessionKey *key)
+session_file_write(const SessionKey *keys, int n)
 {
-	write_file(key);
+	SessionFile		file;
+
+	memset(&file, 0, sizeof(file));
+	file.n = n;
+	memcpy(file.keys, keys, n * sizeof(SessionKey));
+	sim_point();
+	instance_write_file(sim_instance(), &file, sizeof(file));
+	sim_point();
 }
 
-void
-session_file_remove(void)
+int
+session_file_read(SessionKey *keys)
 {
-	SessionKey	none;
+	SessionFile		file;
 
-	memset(&none, 0, sizeof(none));
-	write_file(&none);
-}
-
-bool
-session_file_read(SessionKey *key)
-{
-	memset(key, 0, sizeof(*key));
-	(void) instance_read_file(sim_instance(), key);
-	return key->client_id != 0;
+	memset(&file, 0, sizeof(file));
+	(void) instance_read_file(sim_instance(), &file);
+	memcpy(keys, file.keys, file.n * sizeof(SessionKey));
+	return file.n;
 }
 
 uint64

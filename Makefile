@@ -73,7 +73,7 @@ help:
 	@echo "make chaos      faults at random on three clusters and servers, and a checker"
 	@echo "make bench      zklock and its rivals side by side, to doc/bench; also bench-quick,"
 	@echo "                and bench/run row NAME..., which prints some rows only (bench/run rows),"
-	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 100,000 locks,"
+	@echo "                and bench/run scale, to doc/bench/scale.md: the cost of 8,000 locks,"
 	@echo "                and bench/run network, to doc/performance.md: that of the distance"
 	@echo "make rivals     zklock and other locks under the same faults, to doc/bench/rivals.md;"
 	@echo "                also rivals/run case RIVAL FAULT SEED: rivals/README.md"
@@ -200,8 +200,8 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 # The simulator: zklock's sources, but for what it leaves out, and stand-ins for
 # PostgreSQL are the program; the simulator loads it once for each process.
 SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/test_deadlock.c \
-	$(addprefix backend/,advisory.c ahead.c fence.c functions.c hooks.c \
-		questions.c replace.c snapshot.c values.c views.c) \
+	$(addprefix backend/,advisory.c ahead.c cancel.c fence.c functions.c hooks.c \
+		reads.c replace.c snapshot.c values.c views.c) \
 	worker/zookeeper/fault.c worker/zookeeper/session_file.c)
 SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)

@@ -44,7 +44,7 @@ MODES = {
     "full": SimpleNamespace(
         rounds=2, others=2, ms=800, warmup=200, java=4000,
         clients=(1, 16, 64, 256), instances=(1, 2, 4),
-        held=(10, 100, 1000, 10000), most=100000,
+        held=(10, 100, 1000, 8000), most=16000,
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, single_round=1,
         pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000, idle=20,
         small=(2, 4, 8, 16, 32), kills=20,

@@ -42,7 +42,7 @@ class Instance:
         self.user, self.observer = connect(port), connect(port)
         self.run(self.user, "CREATE TABLE changes (n integer)")
         self.set("servers", "127.0.0.1:%d" % proxy.port)
-        wait_until(lambda: self.ask("SELECT state FROM zk_sessions") == "connected",
+        wait_until(lambda: self.ask("SELECT state FROM zk_session") == "connected",
                    "instance %s is connected" % name)
 
     @staticmethod

@@ -5,13 +5,13 @@
  * ZooKeeper.  Each atomic step is either one request that the server carries
  * out, or one answer or watch event that the recipe deals with; in between any
  * other step may come.  What is checked: the lock has one owner at a time; a
- * contender that is gone has left no node; a contender that waits for an old
- * directory waits only for nodes in that; and (LTL) a contender that wants the
- * lock gets it, or stops wanting it.
+ * contender that is gone has left no node; and (LTL) a contender in the queue
+ * gets the lock, and somebody always gets it again.
  *
  * Numbers are late from LATE on, and end at LAST: the counter then gives LAST
  * again and again.  Creates have no bound: since the directory is made again,
- * there are finitely many states.  Each instance loses its connection at most
+ * there are finitely many states.  For progress, the pause of a contender with a
+ * late number is longer than the requests of the others take.  Each instance loses its connection at most
  * LOSSES times; then its request is carried out, or not, or later.
  *
  * TRACE: a trace of the code is followed (proof/traces.py).  Of the steps that it
@@ -57,16 +57,14 @@
 #define OWNER	6
 #define REQUEUE	7				/* REQUEUEING */
 #define LEAVE	8				/* LEAVING */
-#define RETREAT	9				/* RETREATING */
-#define RMDIR	10				/* REMOVING_DIR */
-#define LIST	11				/* LISTING_DIR */
-#define AWAIT	12				/* AWAITING_EMPTY */
+#define ASIDE	9				/* LATE: the delete of our node is out */
+#define RMDIR	10				/* LATE, deleted: that of the directory is out */
+#define PAUSE	11				/* LATE, aside */
 
 /* How far the request of that state is: the phase. */
 #define OUT		0				/* on its way to the server */
 #define OK		1				/* carried out; the answer is on its way */
-#define NONODE	2				/* in mutants only */
-#define MORE	3				/* the same */
+#define MORE	2				/* in mutants only */
 
 /* ZooKeeper: the directory, its children in the order of their creates. */
 bool dir;
@@ -82,24 +80,34 @@ byte found[N];					/* place that a search has found, or the new one */
 byte ahead[N];					/* recipe->blockers */
 byte last[N];					/* recipe->predecessor */
 byte left[N];					/* succession.c: the number that left, or NONE */
-bool same[N];					/* recipe->directory is that which is there */
 byte late_write[N];				/* the state whose request may still arrive */
 bool deaf[N];					/* hears of no deletion of the directory */
 byte losses[N];
-bool truth[N];					/* for the check: the directory that c left is there */
 
 #define NUMBER(place)	((place) < LAST -> (place) : LAST)
 #define UNORDERED(place) ((place) >= LAST)
-/* is_ahead() */
-#define AHEAD(other, own) (!UNORDERED(other) && (UNORDERED(own) || (other) < (own)))
+
+/* For progress: nobody else is about to leave with a late number. */
+#ifdef PROGRESS
+#define HURRIES(c)	(state[c] == ASIDE || state[c] == RMDIR || \
+					 (state[c] == CREATE && (phase[c] == OK || creates >= LATE)))
+#if N > 2
+#define PAUSED	(!HURRIES(0) && !HURRIES(1) && !HURRIES(2))
+#else
+#define PAUSED	(!HURRIES(0) && !HURRIES(1))
+#endif
+#else
+#define PAUSED	true
+#endif
 
 /* There is something to lose with the connection. */
 #define TO_LOSE(c)	(state[c] == CREATE || state[c] == REQUEUE || \
-					 state[c] == RETREAT || state[c] == RMDIR || \
-					 state[c] == LEAVE || state[c] == LIST || \
+					 state[c] == ASIDE || state[c] == RMDIR || \
+					 state[c] == LEAVE || \
 					 (state[c] == IDLE && left[c] != NONE))
 
 byte i;							/* in atomic steps only */
+bool late;						/* the same */
 
 #ifdef TRACE
 /* An event that is seen must be the trace's next one; if not, all stops. */
@@ -132,8 +140,6 @@ inline delete_directory()
 	do
 	:: i < N ->
 		assert(state[i] != OWNER);
-		same[i] = false;
-		truth[i] = false;
 		if
 		:: !deaf[i] -> left[i] = NONE
 		:: else
@@ -192,7 +198,7 @@ inline find_place(c)
 	do
 	:: i < LAST ->
 		if
-		:: child[i] != 0 && child[i] != c + 1 && AHEAD(i, node[c]) ->
+		:: child[i] != 0 && child[i] != c + 1 && i < node[c] ->
 			ahead[c]++;
 			last[c] = i
 		:: else
@@ -217,46 +223,29 @@ inline own(c)
 	to(c, OWNER)
 }
 
-/* take_turn() */
-inline take_turn(c)
-{
-	ahead[c] = 0;
-	last[c] = 0;
-#ifdef DROP_LATE
-	own(c)
-#else
-	if
-	:: node[c] >= LATE -> printf("c%d is first, but late: retreats\n", c); to(c, RETREAT)
-	:: else -> own(c)
-	fi
-#endif
-}
-
 /* evaluate() */
 inline evaluate(c)
 {
 	if
-	:: ahead[c] == 0 -> take_turn(c)
+	:: ahead[c] == 0 -> own(c)
 	:: else -> to(c, WATCH)
 	fi
 }
 
-/* on_dir_listed(): who is still there, those without order last. */
-inline list_old_directory(c)
+/* step_aside(), or what a number that is not late leads to */
+inline unless_late(c)
 {
-	ahead[c] = truth[c];
-	last[c] = NONE;
-	i = 0;
-	do
-	:: i < MAX ->
-		if
-		:: child[i] != 0 && (!UNORDERED(i) || last[c] == NONE) -> last[c] = i
-		:: else
-		fi;
-		i++
-	:: else -> break
-	od;
-	i = 0
+#ifdef DROP_LATE
+	late = false
+#else
+	late = node[c] >= LATE;
+	if
+	:: late ->
+		printf("c%d's number %d is late: it leaves\n", c, NUMBER(node[c]));
+		to(c, ASIDE)
+	:: else
+	fi
+#endif
 }
 
 /* The contender is gone: end(). */
@@ -271,8 +260,6 @@ inline end_contender(c)
 	assert(late_write[c] != CREATE && late_write[c] != REQUEUE);
 	node[c] = 0;
 	found[c] = 0;
-	same[c] = false;
-	truth[c] = false;
 	state[c] = IDLE;
 	phase[c] = OUT;
 	printf("c%d is gone\n", c)
@@ -287,9 +274,8 @@ inline serve(c, s)
 		delete_node(c);
 		create_node(c, i);
 		i = 0
-	:: (s == LEAVE || s == RETREAT) && child[node[c]] == c + 1 ->
-		delete_node(c);
-		truth[c] = true
+	:: (s == LEAVE || s == ASIDE) && child[node[c]] == c + 1 ->
+		delete_node(c)
 	:: s == RMDIR && dir ->
 		has_children();
 		if
@@ -343,19 +329,21 @@ proctype Contender(byte c) ON_TRACE
 	:: atomic { state[c] == CREATE && phase[c] == OK ->
 		node[c] = found[c];
 		found[c] = 0;
+		unless_late(c);
 		if
 		:: !wanted[c] -> last[c] = 0; to(c, LEAVE)
+		:: wanted[c] && late -> last[c] = 0
 #ifdef DROP_EXACT_NUMBER
-		:: wanted[c] && (node[c] == 0 || (left[c] != NONE && node[c] > left[c])) ->
+		:: wanted[c] && !late && (node[c] == 0 || (left[c] != NONE && node[c] > left[c])) ->
 #else
 #ifdef DROP_ASK_AT_ANSWER
-		:: wanted[c] && (node[c] == 0 || (last[c] != NONE && node[c] == last[c] + 1)) ->
+		:: wanted[c] && !late && (node[c] == 0 || (last[c] != NONE && node[c] == last[c] + 1)) ->
 #else
-		:: wanted[c] && (node[c] == 0 || (left[c] != NONE && node[c] == left[c] + 1)) ->
+		:: wanted[c] && !late && (node[c] == 0 || (left[c] != NONE && node[c] == left[c] + 1)) ->
 #endif
 #endif
 			printf("c%d reads nothing: number %d tells that nobody is ahead\n", c, NUMBER(node[c]));
-			take_turn(c)
+			own(c)
 #ifdef DROP_LIST_BEHIND_CREATE
 		:: else -> evaluate(c)
 #else
@@ -397,12 +385,14 @@ proctype Contender(byte c) ON_TRACE
 			printf("server: c%d searches, and finds number %d\n", c, NUMBER(i));
 			node[c] = i;
 			found[c] = 0;
+			unless_late(c);
 			if
 			:: !wanted[c] -> to(c, LEAVE)
+			:: wanted[c] && late
 #ifdef DROP_EVALUATE_FOUND
-			:: wanted[c] -> take_turn(c)
+			:: wanted[c] && !late -> own(c)
 #else
-			:: wanted[c] -> find_place(c); evaluate(c)
+			:: wanted[c] && !late -> find_place(c); evaluate(c)
 #endif
 			fi
 		fi;
@@ -419,10 +409,10 @@ proctype Contender(byte c) ON_TRACE
 	:: atomic { state[c] == WATCH && child[last[c]] == 0 ->
 		printf("c%d hears that number %d is gone\n", c, NUMBER(last[c]));
 #ifdef DROP_ONLY_ONE_AHEAD
-		take_turn(c)
+		own(c)
 #else
 		if
-		:: ahead[c] == 1 -> take_turn(c)
+		:: ahead[c] == 1 -> ahead[c] = 0; last[c] = 0; own(c)
 		:: else -> ahead[c] = 0; last[c] = 0; to(c, READ)
 		fi
 #endif
@@ -442,8 +432,7 @@ proctype Contender(byte c) ON_TRACE
 		to(c, LEAVE)
 	}
 #ifndef PROGRESS
-	:: atomic { wanted[c] && (state[c] == READ || state[c] == WATCH ||
-			state[c] == RMDIR || state[c] == LIST || state[c] == AWAIT) ->
+	:: atomic { wanted[c] && (state[c] == READ || state[c] == WATCH) ->
 		wanted[c] = false;
 		ahead[c] = 0;
 		last[c] = 0;
@@ -456,11 +445,15 @@ proctype Contender(byte c) ON_TRACE
 		wanted[c] = false;
 		printf("c%d gives up\n", c)
 	}
-	:: atomic { wanted[c] && state[c] == RETREAT ->
+	:: atomic { wanted[c] && state[c] == ASIDE ->
 		wanted[c] = false;
-		same[c] = false;
 		printf("c%d gives up; its delete is out\n", c);
 		to(c, LEAVE)
+	}
+	:: atomic { wanted[c] && (state[c] == RMDIR || state[c] == PAUSE) ->
+		wanted[c] = false;
+		printf("c%d gives up; its node is gone\n", c);
+		end_contender(c)
 	}
 #endif
 	/* on_delete_done(); succession_left() */
@@ -504,57 +497,34 @@ proctype Contender(byte c) ON_TRACE
 	}
 	/* on_requeue_done() */
 	:: atomic { state[c] == REQUEUE && phase[c] == OK ->
-		i = node[c];
+		last[c] = node[c];
 		node[c] = found[c];
 		found[c] = 0;
+		unless_late(c);
 		if
 		:: !wanted[c] -> to(c, LEAVE)
+		:: wanted[c] && late
 #ifdef DROP_REQUEUED_NUMBER
-		:: wanted[c] -> take_turn(c)
+		:: wanted[c] && !late -> own(c)
 #else
-		:: wanted[c] && NUMBER(node[c]) == NUMBER(i) + 1 -> take_turn(c)
-		:: else -> to(c, READ)
+		:: wanted[c] && !late && NUMBER(node[c]) == NUMBER(last[c]) + 1 -> own(c)
+		:: wanted[c] && !late && NUMBER(node[c]) != NUMBER(last[c]) + 1 -> to(c, READ)
 #endif
 		fi;
-		i = 0
+		last[c] = 0
 	}
 
-	/* retreat(), on_get_done() */
-	:: atomic { state[c] == RETREAT && phase[c] == OUT ->
+	/* step_aside(), on_late_deleted() */
+	:: atomic { state[c] == ASIDE ->
 		late_write[c] = 0;
 		if
-		:: child[node[c]] == c + 1 ->
-			delete_node(c);
-			truth[c] = true;
-#ifndef DROP_GET_BEFORE_DELETE
-			same[c] = true;
-#endif
-			printf("server: c%d's late number is deleted\n", c);
-			phase[c] = OK
-		:: else ->
-			/* on_retreat_done(): no node */
-			printf("server: c%d's late number is gone already\n", c);
-#ifdef DROP_NO_NODE_REENTERS
-			same[c] = dir;
-			phase[c] = OK
-#else
-			node[c] = 0;
-			same[c] = false;
-			truth[c] = false;
-			to(c, CREATE)
-#endif
-		fi
-	}
-	/* on_retreat_done(): ok */
-	:: atomic { state[c] == RETREAT && phase[c] == OK ->
-#ifdef DROP_GET_BEFORE_DELETE
-		same[c] = dir;
-#endif
-		node[c] = 0;
+		:: child[node[c]] == c + 1 -> delete_node(c)
+		:: else
+		fi;
+		printf("server: c%d's late number is deleted\n", c);
 		to(c, RMDIR)
 	}
-
-	/* remove_directory(), on_rmdir_done() */
+	/* on_rmdir_done() */
 	:: atomic { state[c] == RMDIR ->
 		late_write[c] = 0;
 		has_children();
@@ -568,59 +538,23 @@ proctype Contender(byte c) ON_TRACE
 		:: i == MAX ->
 			printf("server: the directory is deleted for c%d, or was gone\n", c);
 			delete_directory();
-			same[c] = false;
-			truth[c] = false;
+			node[c] = 0;
 			to(c, MKDIR)
+		:: i < MAX && UNORDERED(node[c]) ->
+			printf("c%d fails: the numbers have ended, and others are there\n", c);
+			wanted[c] = false;
+			end_contender(c)
 		:: else ->
 			i = 0;
 			printf("server: c%d may not delete the directory\n", c);
-			to(c, LIST)
+			node[c] = 0;
+			to(c, PAUSE)
 		fi
 	}
-	/* on_dir_listed() */
-	:: atomic { state[c] == LIST && phase[c] == OUT ->
-#ifdef DROP_LIST_BEFORE_GET
-		phase[c] = (same[c] -> OK : NONODE)
-	}
-	:: atomic { state[c] == LIST && phase[c] != OUT ->
-#endif
-		list_old_directory(c);
-#ifndef DROP_LIST_BEFORE_GET
-		phase[c] = OK
-	}
-	/* on_dir_read() */
-	:: atomic { state[c] == LIST && phase[c] == OK ->
-#endif
-		if
-#ifdef DROP_LIST_BEFORE_GET
-		:: phase[c] == NONODE ->
-#else
-#ifdef DROP_SAME_DIRECTORY
-		:: !dir ->
-#else
-		:: !same[c] ->
-#endif
-#endif
-			printf("c%d enters the new directory\n", c);
-			last[c] = 0;
-			same[c] = false;
-			truth[c] = false;
-			to(c, CREATE)
-		:: else ->
-			if
-			:: last[c] == NONE -> last[c] = 0; to(c, RMDIR)
-			:: else ->
-				printf("c%d waits for number %d in the directory that it has left\n", c, NUMBER(last[c]));
-				assert(ahead[c]);
-				to(c, AWAIT)
-			fi
-		fi;
-		ahead[c] = 0
-	}
-	/* await_empty(); on_node_deleted() */
-	:: atomic { state[c] == AWAIT && (!same[c] || child[last[c]] == 0) ->
-		last[c] = 0;
-		to(c, RMDIR)
+	/* on_due(), a second later */
+	:: atomic { state[c] == PAUSE && PAUSED ->
+		printf("c%d comes again\n", c);
+		to(c, CREATE)
 	}
 
 	/* The connection is lost: REQUEST_UNKNOWN, succession_disconnect(). */
@@ -637,7 +571,7 @@ proctype Contender(byte c) ON_TRACE
 #endif
 		printf("c%d loses its connection\n", c);
 		if
-		:: phase[c] == OUT && state[c] != IDLE && state[c] != LIST -> late_write[c] = state[c]
+		:: phase[c] == OUT && state[c] != IDLE -> late_write[c] = state[c]
 		:: else
 		fi;
 		if
@@ -650,7 +584,7 @@ proctype Contender(byte c) ON_TRACE
 #else
 			to(c, SEARCH)
 #endif
-		:: state[c] == LIST -> last[c] = 0; ahead[c] = 0; to(c, RMDIR)
+		:: state[c] == RMDIR && node[c] != 0 -> to(c, ASIDE)
 		:: else -> phase[c] = OUT
 		fi
 	}

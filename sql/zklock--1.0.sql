@@ -386,57 +386,57 @@ CREATE FUNCTION zk_session_status(OUT state text,
                                   OUT fleet uuid,
                                   OUT exclusion text,
                                   OUT missing text[])
-RETURNS SETOF record
+RETURNS record
 AS 'MODULE_PATHNAME', 'zk_session_status'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION zk_session_status() IS
-'rows of the view zk_sessions; use the view';
+'the row of the view zk_session; use the view';
 
-CREATE VIEW zk_sessions AS
+CREATE VIEW zk_session AS
     SELECT * FROM zk_session_status();
 
-COMMENT ON VIEW zk_sessions IS
-'sessions of this instance with ZooKeeper, as its memory has them: one, or several if it has more locks than fit in one';
-COMMENT ON COLUMN zk_sessions.state IS
+COMMENT ON VIEW zk_session IS
+'the session of this instance with ZooKeeper, as its memory has it';
+COMMENT ON COLUMN zk_session.state IS
 'connected; suspended: the connection is lost, the session may live; connecting: there is no session yet; down: there is no worker, or no address';
-COMMENT ON COLUMN zk_sessions.state_change IS
+COMMENT ON COLUMN zk_session.state_change IS
 'when the session entered this state';
-COMMENT ON COLUMN zk_sessions.session_id IS
+COMMENT ON COLUMN zk_session.session_id IS
 'number of the session in ZooKeeper; NULL if there is none';
-COMMENT ON COLUMN zk_sessions.server IS
+COMMENT ON COLUMN zk_session.server IS
 'address and port of the ZooKeeper server; NULL if not connected';
-COMMENT ON COLUMN zk_sessions.servers IS
+COMMENT ON COLUMN zk_session.servers IS
 'zklock.servers as it is in force';
-COMMENT ON COLUMN zk_sessions.timeout IS
+COMMENT ON COLUMN zk_session.timeout IS
 'session timeout that ZooKeeper has granted, or, before that, the one to ask for';
-COMMENT ON COLUMN zk_sessions.lease IS
+COMMENT ON COLUMN zk_session.lease IS
 'for how long the session cannot end in ZooKeeper; NULL if it has had no lock';
-COMMENT ON COLUMN zk_sessions.sessions IS
-'sessions that this row has shown, one after the other, since server start';
-COMMENT ON COLUMN zk_sessions.reconnects IS
+COMMENT ON COLUMN zk_session.sessions IS
+'sessions that this instance has had, one after the other, since server start';
+COMMENT ON COLUMN zk_session.reconnects IS
 'connections regained within one of these sessions';
-COMMENT ON COLUMN zk_sessions.worker_pid IS
+COMMENT ON COLUMN zk_session.worker_pid IS
 'process ID of the worker; NULL if there is none';
-COMMENT ON COLUMN zk_sessions.last_error IS
+COMMENT ON COLUMN zk_session.last_error IS
 'why there is no connection; NULL after a server has answered';
-COMMENT ON COLUMN zk_sessions.path_bytes IS
+COMMENT ON COLUMN zk_session.path_bytes IS
 'bytes that the paths of the session''s znodes take: the length of each plus 4';
-COMMENT ON COLUMN zk_sessions.max_path_bytes IS
-'limit of path_bytes; a lock that does not fit goes into another session';
-COMMENT ON COLUMN zk_sessions.directories IS
-'lock directories that this instance has made since server start; NULL but in the first row';
-COMMENT ON COLUMN zk_sessions.fleet IS
+COMMENT ON COLUMN zk_session.max_path_bytes IS
+'limit of path_bytes; a lock that does not fit is refused';
+COMMENT ON COLUMN zk_session.directories IS
+'lock directories that this instance has made since server start';
+COMMENT ON COLUMN zk_session.fleet IS
 'identity of the fleet, the same on all instances that share the ensemble and zklock.root; NULL while it is not known';
 
-COMMENT ON COLUMN zk_sessions.exclusion IS
+COMMENT ON COLUMN zk_session.exclusion IS
 'zklock.exclusion as it is in force: fleet, or instance: locks that are taken now exclude sessions of this instance only, and ask nothing of ZooKeeper';
-COMMENT ON COLUMN zk_sessions.missing IS
+COMMENT ON COLUMN zk_session.missing IS
 'what the servers were found to lack of what zklock uses, by ZooKeeper''s names; NULL if nothing';
 
 REVOKE ALL ON FUNCTION zk_session_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_session_status() TO pg_monitor;
-GRANT SELECT ON zk_sessions TO pg_monitor;
+GRANT SELECT ON zk_session TO pg_monitor;
 
 CREATE FUNCTION zk_stat_status(OUT taken bigint,
                                OUT handed_off bigint,
@@ -695,7 +695,7 @@ AS 'MODULE_PATHNAME', 'zk_fleet_locks'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fleet_locks() IS
-'ask ZooKeeper for all locks below zklock.root that are held or waited for, by all instances and other clients';
+'ask ZooKeeper for all locks below zklock.root that are held or waited for, by all instances and other clients; a row may be of two moments some milliseconds apart';
 
 REVOKE ALL ON FUNCTION zk_fleet_locks() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet_locks() TO pg_monitor;
@@ -712,13 +712,13 @@ CREATE FUNCTION zk_fleet(OUT cluster_name text,
                          OUT started_at timestamptz,
                          OUT session_id text,
                          OUT local boolean,
-                         OUT misfits text[])
+                         OUT conflicts text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'zk_fleet'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fleet() IS
-'ask ZooKeeper for the instances that share its ensemble and zklock.root, and what does not fit together';
+'ask ZooKeeper for the instances that share its ensemble and zklock.root, and what conflicts';
 
 REVOKE ALL ON FUNCTION zk_fleet() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_fleet() TO pg_monitor;

@@ -31,7 +31,7 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/questions.h"
+#include "backend/reads.h"
 #include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/claims.h"
@@ -51,7 +51,7 @@
 #include "utils/snapmgr.h"
 
 /* How long to wait for the owner's name, for the log, in ms. */
-#define OWNER_QUESTION_MS	1000
+#define OWNER_READ_MS	1000
 
 /* How long ZooKeeper may take to answer before it is reported, in ms. */
 #define SILENCE_MS			1000
@@ -139,14 +139,15 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 }
 
 /*
- * How long a call without a place in the queue may sleep for this session, in
- * ms; 0, for ZK_NO_SESSION, if it was missing for too long.
+ * waiting_timeout
+ *		How long a call without a place in the queue may sleep, in ms; 0, for
+ *		ZK_NO_SESSION, if the session was missing for too long.
  */
-static int64
-timeout_of_session(SlotWait *wait, int session)
+int64
+waiting_timeout(SlotWait *wait)
 {
 	ZkSessionInfo info;
-	int64		timeout = zk_timeout_left(session, wait->called_ms,
+	int64		timeout = zk_timeout_left(wait->called_ms,
 										  &wait->no_session_since, &info);
 
 	if (timeout == 0)
@@ -155,23 +156,6 @@ timeout_of_session(SlotWait *wait, int session)
 		*wait->result->session = info;
 	}
 	return Min(timeout, RECHECK_MS);
-}
-
-/*
- * waiting_timeout
- *		How long a call without a place in the queue may sleep for this slot,
- *		in ms; 0, for ZK_NO_SESSION, if its session was missing for too long.
- *
- * The slot does not report when its contender is assigned to a session, so the
- * call looks again from time to time.
- */
-int64
-waiting_timeout(SlotWait *wait, ZkSlot *slot)
-{
-	ZkContender contender;
-
-	(void) slot_read_contender(slot, &contender);
-	return timeout_of_session(wait, contender.session);
 }
 
 /*
@@ -192,7 +176,7 @@ waiting_for_room(SlotWait *wait)
 	wait->asked = true;
 	if (sleep == 0)
 		return ZK_NOT_IN_TIME;
-	timeout = timeout_of_session(wait, 0);
+	timeout = waiting_timeout(wait);
 	if (timeout == 0)
 		return ZK_NO_SESSION;
 	sleep = sleep < 0 ? timeout : Min(sleep, timeout);
@@ -241,7 +225,6 @@ lock_word(ZnodeKind kind)
 static int64
 waiting_log(SlotWait *wait, const HeldLock *lock)
 {
-	char		path[ZNODE_PATH_SIZE];
 	StringInfoData owner;
 	int64		waited;
 	int64		left;
@@ -254,13 +237,12 @@ waiting_log(SlotWait *wait, const HeldLock *lock)
 		return DeadlockTimeout - waited;
 
 	wait->logged = true;
-	wait->prepared = NULL;		/* the question sleeps on another one */
-	key_path(&lock->key, path);
+	wait->prepared = NULL;		/* a read sleeps on another one */
 	initStringInfo(&owner);
-	left = wait->deadline < 0 ? OWNER_QUESTION_MS :
+	left = wait->deadline < 0 ? OWNER_READ_MS :
 		zk_time_left(wait->deadline);
 	known = !hold_is_of_instance(lock) &&
-		ask_owner(path, (int) Min(left, OWNER_QUESTION_MS), &owner);
+		read_owner(&lock->key, (int) Min(left, OWNER_READ_MS), &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,
@@ -383,7 +365,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		return outcome;
 	if (!wait->in_queue)
 	{
-		int64		recheck = waiting_timeout(wait, slot);
+		int64		recheck = waiting_timeout(wait);
 
 		if (recheck == 0)
 			return ZK_NO_SESSION;
@@ -393,10 +375,8 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
 	if (answer == ZK_UNPROVED)
 	{
-		int			session = lock->proc->zk_session;
-
-		if (wait->ticket == 0 || proof_is_given(session, wait->ticket))
-			wait->ticket = proof_ask(session);
+		if (wait->ticket == 0 || proof_is_given(wait->ticket))
+			wait->ticket = proof_ask();
 		sleep = Min(sleep, UNPROVED_RECHECK_MS);
 	}
 	log_in = waiting_log(wait, lock);
@@ -446,7 +426,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 
 		if (stuck || left == 0)
 			outcome = ZK_NOT_IN_TIME;
-		else if ((sleep = waiting_timeout(wait, slot)) == 0)
+		else if ((sleep = waiting_timeout(wait)) == 0)
 			outcome = ZK_NO_SESSION;
 		if (outcome != ZK_PENDING)
 			break;
@@ -985,7 +965,7 @@ acquire_begin(void)
  * ZK_DENIED have waiting_error_context().
  *
  * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
- * cancelled; 40P01 deadlock within the instance.
+ * canceled; 40P01 deadlock within the instance.
  */
 ZkOutcome
 acquire_locks(const ZkRequest *request, ZkResult *result)

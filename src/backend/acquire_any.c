@@ -189,10 +189,9 @@ static void
 ask_proof(AnyCall *call)
 {
 	SlotWait   *wait = &call->wait;
-	int			session = attempt.locks[call->slots.which]->proc->zk_session;
 
-	if (wait->ticket == 0 || proof_is_given(session, wait->ticket))
-		wait->ticket = proof_ask(session);
+	if (wait->ticket == 0 || proof_is_given(wait->ticket))
+		wait->ticket = proof_ask();
 }
 
 static int64
@@ -238,11 +237,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 	if ((!wait->in_queue || wait->immediate) &&
 		(call->leaving || answer != ZK_QUEUED))
 	{
-		const ZkAnyWait *slots = &call->slots;
-		int64		timeout;
-
-		/* when that one is answered, the next is waited for */
-		timeout = waiting_timeout(wait, slots->procs[slots->pending]->slot);
+		int64		timeout = waiting_timeout(wait);
 
 		if (timeout == 0)
 			return ZK_NO_SESSION;

@@ -56,7 +56,7 @@ typedef struct SlotWait
 /* the wait */
 extern void waiting_begin(SlotWait *wait, const ZkRequest *request,
 						  ZkResult *result);
-extern int64 waiting_timeout(SlotWait *wait, ZkSlot *slot);
+extern int64 waiting_timeout(SlotWait *wait);
 extern ZkOutcome waiting_for_room(SlotWait *wait);
 extern bool waiting_for_claim(const HeldLock *lock);
 extern void waiting_fail(const SlotWait *wait, ZkOutcome outcome);

@@ -19,7 +19,7 @@
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
-#include "backend/questions.h"
+#include "backend/reads.h"
 #include "backend/values.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -51,7 +51,7 @@ PG_FUNCTION_INFO_V1(zk_claim_status);
 /*
  * How long to wait for the name of the instance that has given a token, in ms.
  */
-#define INSTANCE_QUESTION_MS	1000
+#define INSTANCE_READ_MS	1000
 
 /* A ttl that is not NULL, in microseconds. */
 static int64
@@ -200,7 +200,7 @@ report_foreign(const ClaimToken *token)
 	bool		known;
 
 	initStringInfo(&instance);
-	known = ask_instance(token->instance, INSTANCE_QUESTION_MS, &instance);
+	known = read_instance(token->instance, INSTANCE_READ_MS, &instance);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the claim was given by another instance"),
@@ -268,8 +268,8 @@ renew(const ClaimToken *token, int64 ttl_us)
 			!slot_is_mine(find_reserved(number)->proc))
 			return ZK_CLAIM_ENDED;
 		if (state != ZK_CLAIM_UNPROVED ||
-			!proof_wait(unproved.session, proof_ask(unproved.session),
-						unproved.end_ms, ZkWaitEvent(wait_event, "ZkLockRenew")))
+			!proof_wait(proof_ask(), unproved.end_ms,
+						ZkWaitEvent(wait_event, "ZkLockRenew")))
 			return state;
 	}
 }

@@ -88,9 +88,7 @@ static Lasting lasting = LASTING_NONE;
 /* A check under way. */
 typedef struct CommitCheck
 {
-	uint32		sessions;		/* of our locks: a bit for each session
-								 * number */
-	uint32		tickets[ZK_MAX_SESSIONS];	/* of proof_ask() */
+	uint32		ticket;			/* of proof_ask() */
 	int64		begun_at;		/* as of zk_now_ms(): start of the wait; 0:
 								 * none yet */
 	int64		asked_at;		/* as of zk_now_ms(); 0: not asked */
@@ -279,62 +277,20 @@ unlock_notify_queue(void)
 	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
-/*
- * Find the sessions that our locks are in.  Those of this instance alone are
- * in none.
- */
-static void
-note_sessions(CommitCheck *check)
+/* Is a lock of ours in ZooKeeper, not one of this instance alone? */
+static bool
+is_one_in_zookeeper(void)
 {
 	HeldLock   *lock = NULL;
 
-	check->sessions = 0;
 	while ((lock = holds_next(lock)) != NULL)
-		if (!hold_is_of_instance(lock) &&
-			!(ZK_MUTATED(ZK_ONE_SESSION_PROVED) && check->sessions != 0))
-			check->sessions |= UINT32_C(1) << lock->proc->zk_session;
-}
-
-/* Until when all of these sessions cannot have ended. */
-static int64
-shortest_lease(const CommitCheck *check)
-{
-	int64		shortest = PG_INT64_MAX;
-
-	for (int i = 0; check->sessions >> i != 0; i++)
-		if (check->sessions & (UINT32_C(1) << i))
-		{
-			int64		until = lease_read_ms(i);
-
-			shortest = Min(shortest, until);
-		}
-	return shortest;
-}
-
-/* Has ZooKeeper confirmed all of these sessions since we have asked? */
-static bool
-are_proofs_given(const CommitCheck *check)
-{
-	if (check->asked_at == 0)
-		return false;
-	for (int i = 0; check->sessions >> i != 0; i++)
-		if ((check->sessions & (UINT32_C(1) << i)) &&
-			!proof_is_given(i, check->tickets[i]))
-			return false;
-	return true;
-}
-
-static void
-ask_for_proofs(CommitCheck *check)
-{
-	check->asked_at = zk_now_ms();
-	for (int i = 0; check->sessions >> i != 0; i++)
-		if (check->sessions & (UINT32_C(1) << i))
-			check->tickets[i] = proof_ask(i);
+		if (!hold_is_of_instance(lock))
+			return true;
+	return false;
 }
 
 /*
- * Is it certain enough that the sessions have not ended?  "proved_at" is when
+ * Is it certain enough that the session has not ended?  "proved_at" is when
  * the question was sent that ZooKeeper has answered with yes, or 0.
  */
 static bool
@@ -462,16 +418,18 @@ wait_for_proof(CommitCheck *check, bool proved)
 	}
 	proof_prepare_wait();
 	if (check->asked_at == 0 || proved)
-		ask_for_proofs(check);
+	{
+		check->asked_at = zk_now_ms();
+		check->ticket = proof_ask();
+	}
 }
 
 /*
  * Before the commit: every lock must still be ours.
  *
- * ZooKeeper may have ended a session unknown to this instance, but not while
- * the leases of all sessions that our locks are in run.  Otherwise, or if
- * zklock.commit_check says so, wait until the worker has asked; the wait can
- * be canceled.
+ * ZooKeeper may have ended the session unknown to this instance, but not while
+ * the lease runs.  Otherwise, or if zklock.commit_check says so, wait until the
+ * worker has asked; the wait can be canceled.
  *
  * A process that is exiting cannot be canceled, and its locks go in a moment.
  * What it still commits is the removal of its temporary tables, which is
@@ -484,6 +442,7 @@ static void
 check_holds(void)
 {
 	CommitCheck check = {0};
+	bool		in_zookeeper;
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
 		.callback = waiting_callback,
@@ -494,19 +453,20 @@ check_holds(void)
 		ZK_MUTATED(ZK_COMMIT_CHECK_OFF))
 		return;
 
-	note_sessions(&check);
+	in_zookeeper = is_one_in_zookeeper();
 	check.notified = has_notified();
 	error_context_stack = &context;
 	for (;;)
 	{
-		int64		lease = shortest_lease(&check);
-		bool		proved = are_proofs_given(&check);
+		int64		lease = lease_read_ms();
+		bool		proved = check.asked_at != 0 &&
+			proof_is_given(check.ticket);
 
 		/* before interrupts: the loss of a lock may have canceled us */
 		begin_commit_of_holds();
 		/* before the commit, whose wait for a standby it would cut short */
 		CHECK_FOR_INTERRUPTS();
-		if (check.sessions != 0 &&
+		if (in_zookeeper &&
 			!is_session_proved(lease, proved ? check.asked_at : 0))
 		{
 			wait_for_proof(&check, proved);

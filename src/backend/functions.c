@@ -130,6 +130,21 @@ report_permits(const char *name, int permits, int permits_found)
 			 errhint("All users of a semaphore must agree on its number of permits.")));
 }
 
+/* The paths of the session's znodes would be too long, in all. */
+static void
+report_no_room(const char *name)
+{
+	int			nlocks;
+	int64		bytes = path_bytes_read(&nlocks);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("no room for lock \"%s\" in the ZooKeeper session", name),
+			 errdetail("The paths of this server's znodes, for %d locks, take %lld of %d bytes.",
+					   nlocks, (long long) bytes, ZK_PATH_BYTES_BOUND),
+			 errhint("Hold and wait for fewer locks at a time, use shorter names or a shorter \"zklock.root\", or set \"zklock.retain_time\" to 0.")));
+}
+
 /* A lock and a semaphore have the same name. */
 static void
 report_mixed(const char *name, bool permit)
@@ -187,14 +202,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 					 errhint("Create that znode, or change \"zklock.servers\".")));
 			break;
 		case ZK_REFUSAL_NO_ROOM:
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("no room for lock \"%s\" in the ZooKeeper sessions",
-							name),
-					 errdetail("The paths of this server's znodes take %lld bytes; each of its %d sessions may have %d bytes of them.",
-							   (long long) path_bytes_read_all(),
-							   ZK_SESSIONS_BOUND, ZK_PATH_BYTES_BOUND),
-					 errhint("Hold and wait for fewer locks at a time, or use shorter names.")));
+			report_no_room(name);
 			break;
 		case ZK_REFUSAL_NONE:
 		case ZK_REFUSAL_OTHER:
@@ -337,7 +345,7 @@ warn_of_outage(const ZkRequest *request, const ZkResult *result)
  *
  * Errors: 55P03 timeout; 53200 out of slots, or of room in the session; 57P03
  * no session; 42501, 55000, F0000 or 58000 refused by ZooKeeper; 57014
- * cancelled; 40P01 deadlock, within the instance or with others; 40001 if a
+ * canceled; 40P01 deadlock, within the instance or with others; 40001 if a
  * lock is held, but has been lost; 55000 if a shared lock would have to be
  * made exclusive, a semaphore has other permits, or a name is a lock here and
  * a semaphore there.
@@ -830,7 +838,7 @@ report_not_held(const ZkLockName *lock)
  *
  * Errors: 0A000 if locks, or this one, do without ZooKeeper; 55000 if the lock
  * is not held, or a permit is; 40001 if it has been lost; 42501 or 58000
- * refused by ZooKeeper; 57014 cancelled.
+ * refused by ZooKeeper; 57014 canceled.
  */
 static int64
 get_token(FunctionCallInfo fcinfo, const ZkLockName *lock)

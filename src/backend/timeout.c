@@ -142,35 +142,25 @@ is_reached(const ZkSessionInfo *info)
  *		longer than the session timeout.
  *
  * Returns how long it may sleep until it must look again, in ms, or 0 if it
- * has waited for long enough.  "session" is the number of the session that it
- * needs.  "called_at" is when the call began, as of zk_now_ms(): it counts as
- * waiting for a session since then, if there was none. *since is when the
- * session was first missed, or 0.  Fills in *info.
+ * has waited for long enough.  "called_at" is when the call began, as of
+ * zk_now_ms(): it counts as waiting for a session since then, if there was
+ * none.  *since is when the session was first missed, or 0.  Fills in *info.
  */
 int64
-zk_timeout_left(int session, int64 called_at, int64 *since,
-					ZkSessionInfo *info)
+zk_timeout_left(int64 called_at, int64 *since, ZkSessionInfo *info)
 {
 	int64		now = zk_now_ms();
-	ZkSessionInfo first;
 
-	session_read(session, info);
-
-	/* the first entry has what is of all sessions */
-	session_read(0, &first);
-	info->draining = first.draining;
+	session_read(info);
 
 	/*
 	 * Before PostgreSQL 16 the postmaster may sleep for up to a minute over
 	 * the time at which the next worker is due: a signal that comes right
 	 * before its select() does not end that.
 	 */
-	if (first.worker_pid == 0)
+	if (info->worker_pid == 0)
 		SendPostmasterSignal(PMSIGNAL_BACKGROUND_WORKER_CHANGE);
 
-	/* a further session begins when it is needed, and is not missed before */
-	if (session != 0 && is_reached(&first) && !is_reached(info) && *since == 0)
-		*since = now;
 	if (is_reached(info) && !info->draining)
 	{
 		*since = 0;
@@ -208,7 +198,7 @@ zk_describe_outage(void)
 	ZkSessionInfo info;
 	const char *since;
 
-	session_read(0, &info);
+	session_read(&info);
 	if (!is_outage(&info))
 		return NULL;
 	since = timestamptz_to_str(zk_wall_time(info.unreached_since));
@@ -221,7 +211,7 @@ zk_describe_outage(void)
 /*
  * zk_report_no_session
  *		Report (57P03) that there was no session for too long, for the lock
- *		with this name or, if that is NULL, for a question about all locks.
+ *		with this name or, if that is NULL, for what is read of all locks.
  */
 void
 zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
@@ -240,5 +230,5 @@ zk_report_no_session(int elevel, const char *name, const ZkSessionInfo *info)
 			 errdetail("The zklock worker is not running.") :
 			 errdetail("There was no session with \"%s\" for %d ms.",
 					   zklock_servers, info->timeout),
-			 errhint("Check \"zklock.servers\" and that ZooKeeper is running; the view zk_sessions shows the state.")));
+			 errhint("Check \"zklock.servers\" and that ZooKeeper is running; the view zk_session shows the state.")));
 }

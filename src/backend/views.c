@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * views.c
- *		The functions behind the views zk_locks, zk_sessions, zk_stat,
+ *		The functions behind the views zk_locks, zk_session, zk_stat,
  *		zk_stat_locks and zk_deadlocks.
  *
  * Copyright (c) 2026, zklock developers
@@ -161,23 +161,29 @@ feature_names(uint32 missing)
 }
 
 /*
- * Fill in the row of a session; false if there is no such session.  There is
- * always the first one.
+ * zk_session_status() returns record
+ *
+ * The state of the ZooKeeper session; behind the view zk_session.
  */
-static bool
-fill_session_row(int session, Datum *values, bool *nulls)
+Datum
+zk_session_status(PG_FUNCTION_ARGS)
 {
+	TupleDesc	tupdesc;
+	Datum		values[SESSION_STATUS_COLUMNS];
+	bool		nulls[SESSION_STATUS_COLUMNS] = {0};
 	ZkSessionInfo info;
 	ZkFleetInfo fleet;
 	ZkWrongSetting wrong;
 	int64		lease;
 	int			n = 0;
 
-	session_read(session, &info);
-	if (session > 0 && info.client_id == 0 && info.state == ZK_SESSION_DOWN)
-		return false;
-	lease = lease_read_ms(session);
-	memset(nulls, 0, SESSION_STATUS_COLUMNS * sizeof(bool));
+	zk_check_preloaded();
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	check_row_columns(tupdesc, SESSION_STATUS_COLUMNS);
+	session_read(&info);
+	session_read_fleet(&fleet);
+	lease = lease_read_ms();
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(zk_wall_time(info.state_since));
@@ -194,17 +200,15 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	nulls[n] = info.worker_pid == 0;
 	values[n++] = Int32GetDatum(info.worker_pid);
 
-	/* this session takes no lock either, if its own root is wrong */
+	/* this backend takes no lock either, if its own root is wrong */
 	if (info.last_error[0] == '\0' && zk_wrong_setting(true, &wrong))
 		strlcpy(info.last_error, zk_describe_wrong_setting(&wrong),
 				sizeof(info.last_error));
 	nulls[n] = info.last_error[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.last_error);
-	values[n++] = Int64GetDatum(path_bytes_read(session));
+	values[n++] = Int64GetDatum(path_bytes_read(NULL));
 	values[n++] = Int64GetDatum(ZK_PATH_BYTES_BOUND);
-	nulls[n] = session > 0;		/* they do not depend on the session */
 	values[n++] = Int64GetDatum(directories_read());
-	session_read_fleet(&fleet);
 	nulls[n] = fleet.id[0] == '\0';
 	values[n++] = fleet.id[0] == '\0' ? (Datum) 0 :
 		DirectFunctionCall1(uuid_in, CStringGetDatum(fleet.id));
@@ -212,32 +216,9 @@ fill_session_row(int session, Datum *values, bool *nulls)
 	nulls[n] = info.missing == 0;
 	values[n++] = feature_names(info.missing);
 	Assert(n == SESSION_STATUS_COLUMNS);
-	return true;
-}
 
-/*
- * zk_session_status() returns setof record
- *
- * The state of each ZooKeeper session; behind the view zk_sessions.
- */
-Datum
-zk_session_status(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	zk_check_preloaded();
-	InitMaterializedSRF(fcinfo, 0);
-	check_row_columns(rsinfo->setDesc, SESSION_STATUS_COLUMNS);
-	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
-	{
-		Datum		values[SESSION_STATUS_COLUMNS];
-		bool		nulls[SESSION_STATUS_COLUMNS];
-
-		if (fill_session_row(i, values, nulls))
-			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
-								 nulls);
-	}
-	return (Datum) 0;
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
 }
 
 static Datum

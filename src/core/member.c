@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * member.c
- *		Members of the fleet: the data of %clusters and of its znodes.
+ *		Members of the fleet: their znodes below %clusters, and its identity.
  *
  * The fleet is the instances of one ensemble and root.  Its znode,
- * <root>/%clusters, is persistent; the data of that znode are the fleet's
- * identity.  Below it each instance has one ephemeral znode, created in its
- * first session and named "<uuid>-cluster".  No contender's name ends like
- * that, and the name does not reveal the session's ID.
+ * <root>/%clusters, is persistent; the creation of that znode is the fleet's
+ * identity, as a UUID of version 8: its ctime, and its czxid, which two young
+ * ensembles may have in common.  Below it each instance has one ephemeral
+ * znode, named "<uuid>-cluster".  No contender's name ends like that, and the
+ * name does not reveal the session's ID.
  *
- *	fleet	= "zklock fleet=" uuid
  *	member	= "zklock" { " " key "=" value }
  *	value	= as in note.c: printing characters of ASCII but the space and %;
  *			  %XX is another byte
@@ -27,13 +27,13 @@
  * Every client that may write znodes can write these.  So their data are only
  * shown to people; nothing else depends on them.
  *
- * A member does not fit (Member.misfits) if
+ * A member conflicts with others (Member.conflicts) if
  * - its name is empty, or another instance has it: errors, the log and the
  *   deadlock detector tell instances apart by their names.  A primary and its
  *   standbys (the same system identifier, one of the two in recovery) may
  *   share a name, as Patroni's members do;
  * - its node_format or session timeout is not the most common value.  If no
- *   value is more common than all others, no member fits.
+ *   value is more common than all others, all of them conflict.
  *
  * A znode that an earlier session of the same server has left does not count.
  * It goes when that session times out.
@@ -51,8 +51,6 @@
 #include <string.h>
 
 #define PREFIX		"zklock "
-
-#define FLEET_PREFIX PREFIX "fleet="
 
 #define NODE_SUFFIX	"-cluster"
 
@@ -215,7 +213,7 @@ has_same(const Member *a, const Member *b, unsigned word)
 
 /* Mark each member whose value is not more common than every other value. */
 static void
-judge_value(Member *members, int n, unsigned word, unsigned misfit)
+judge_value(Member *members, int n, unsigned word, unsigned conflict)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -229,12 +227,12 @@ judge_value(Member *members, int n, unsigned word, unsigned misfit)
 			if (has(&members[i], word) && has(&members[j], word) &&
 				!has_same(&members[i], &members[j], word) &&
 				members[j].same >= members[i].same)
-				members[i].misfits |= misfit;
+				members[i].conflicts |= conflict;
 }
 
 /*
  * member_judge
- *		Find out what does not fit among all members.
+ *		Find out what conflicts among all members.
  *
  * Takes time in the square of their number.
  */
@@ -247,25 +245,25 @@ member_judge(Member *members, int n)
 	{
 		Member	   *member = &members[i];
 
-		member->misfits = 0;
+		member->conflicts = 0;
 		if (member->kind == MEMBER_UNREAD)
-			member->misfits = MEMBER_IS_UNREAD;
+			member->conflicts = MEMBER_IS_UNREAD;
 		else if (member->kind == MEMBER_STRANGE)
-			member->misfits = MEMBER_IS_STRANGE;
+			member->conflicts = MEMBER_IS_STRANGE;
 		else if (member->left_over)
 			continue;
 		else if (has_no_name(member))
-			member->misfits = MEMBER_NO_NAME;
+			member->conflicts = MEMBER_NO_NAME;
 		else if (has_same_name(members, n, i))
-			member->misfits = MEMBER_SAME_NAME;
+			member->conflicts = MEMBER_SAME_NAME;
 	}
 	judge_value(members, n, MEMBER_FORMAT, MEMBER_OTHER_FORMAT);
 	judge_value(members, n, MEMBER_TIMEOUT, MEMBER_OTHER_TIMEOUT);
 }
 
-/* The text shown for one bit of Member.misfits. */
+/* The text shown for one bit of Member.conflicts. */
 const char *
-member_misfit_text(int bit)
+member_conflict_text(int bit)
 {
 	switch (bit)
 	{
@@ -285,37 +283,18 @@ member_misfit_text(int bit)
 	return "unknown";
 }
 
-/* Write the data of %clusters itself, for a new identity. */
+/* The identity of the fleet whose %clusters was created like this. */
 void
-member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
-				   char data[MEMBER_SIZE])
+member_fleet(int64_t czxid, int64_t ctime, char fleet[MEMBER_FLEET_SIZE])
 {
-	strcpy(data, FLEET_PREFIX);
-	znode_write_uuid(uuid, data + strlen(data));
-}
+	uint8_t		uuid[ZNODE_UUID_BYTES] = {0};
 
-/*
- * member_parse_fleet
- *		Read the data of %clusters; false if they are not a fleet's.
- *
- * Further words are those of a later version.
- */
-bool
-member_parse_fleet(const char *data, int len, char fleet[MEMBER_FLEET_SIZE])
-{
-	int			prefix_len = (int) strlen(FLEET_PREFIX);
-	Bytes		rest = word_bytes(data, len);
-	Bytes		word;
-
-	fleet[0] = '\0';
-	if (len <= prefix_len || !word_begins_with(rest, FLEET_PREFIX))
-		return false;
-	rest = word_bytes(data + prefix_len, len - prefix_len);
-	if (*rest.data == ' ' || !word_next(&rest, &word) || !is_uuid(word))
-		return false;
-	memcpy(fleet, word.data, word.len);
-	fleet[word.len] = '\0';
-	return true;
+	for (int i = 0; i < 6; i++)
+		uuid[i] = (uint8_t) (ctime >> (8 * (5 - i)));
+	for (int i = 0; i < 8; i++)
+		uuid[8 + i] = (uint8_t) (czxid >> (8 * (7 - i)));
+	znode_make_uuid(uuid);
+	znode_write_uuid(uuid, fleet);
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * member.h
- *		Members of the fleet: the data of %clusters and of its znodes.
+ *		Members of the fleet: their znodes below %clusters, and its identity.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -74,10 +74,10 @@ typedef struct Member
 	/* set by member_judge() */
 	bool		left_over;		/* a later session of the server has a znode */
 	int			same;			/* members with the value being compared */
-	unsigned	misfits;		/* MEMBER_ bits, as follows */
+	unsigned	conflicts;		/* MEMBER_ bits, as follows */
 } Member;
 
-/* What does not fit. */
+/* What conflicts. */
 #define MEMBER_SAME_NAME		(1 << 0)	/* as another instance */
 #define MEMBER_NO_NAME			(1 << 1)
 #define MEMBER_OTHER_FORMAT		(1 << 2)	/* than most */
@@ -85,7 +85,7 @@ typedef struct Member
 #define MEMBER_IS_UNREAD		(1 << 4)
 #define MEMBER_IS_STRANGE		(1 << 5)
 
-#define MEMBER_MISFITS			6
+#define MEMBER_CONFLICTS		6
 
 /* The stat of the latest write of our znode; 0: none yet. */
 typedef struct MemberMark
@@ -101,11 +101,9 @@ extern bool member_is_node(const char *node);
 extern int	member_write(const Member *member, char data[MEMBER_SIZE]);
 extern void member_parse(Member *member, const char *data, int len);
 extern void member_judge(Member *members, int n);
-extern const char *member_misfit_text(int bit);
-extern void member_write_fleet(const uint8_t uuid[ZNODE_UUID_BYTES],
-							   char data[MEMBER_SIZE]);
-extern bool member_parse_fleet(const char *data, int len,
-							   char fleet[MEMBER_FLEET_SIZE]);
+extern const char *member_conflict_text(int bit);
+extern void member_fleet(int64_t czxid, int64_t ctime,
+						 char fleet[MEMBER_FLEET_SIZE]);
 extern bool member_mark(MemberMark *mark, int64_t zxid, int64_t czxid,
 						int32_t version);
 

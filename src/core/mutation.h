@@ -93,9 +93,7 @@ typedef enum ZkMutation
 								 * not */
 	ZK_CLAIM_ENDS_LATE,			/* a claim goes on for a while when its ttl is
 								 * over */
-	ZK_SESSION_STAYS,			/* do not close sessions that are empty */
-	ZK_ONE_SESSION_PROVED,		/* commit if the session of the first lock has
-								 * not ended */
+	ZK_ROOM_UNCHECKED,			/* begin contenders that do not fit */
 	ZK_RESTORE_UNNOTICED,		/* do not notice that ZooKeeper is an older
 								 * copy */
 	ZK_LATE_ANSWER_PROVES,		/* take an answer to prove the session until it

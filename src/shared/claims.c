@@ -599,11 +599,10 @@ claim_renew(const ClaimToken *token, int64 ttl_us, ZkUnprovedClaim *unproved,
 	}
 	if (slot == NULL)
 		return ZK_CLAIM_ENDED;
-	unproved->session = slot->contender.session;
 	unproved->end_ms = (entry->end_us + 999) / 1000;
 	if (ZK_MUTATED(ZK_CLAIM_NOT_RENEWED))
 		due_us = entry->end_us;
-	else if (now < lease_read_ms(unproved->session) * 1000 ||
+	else if (now < lease_read_ms() * 1000 ||
 			 ZK_MUTATED(ZK_CLAIM_RENEWED_UNPROVED))
 	{
 		if (ttl_us != 0)
@@ -662,7 +661,6 @@ claim_use(const ClaimToken *token, bool *full)
 	proc->kind = entry->proc->kind;
 	proc->granted = true;
 	proc->uses_claim = !ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN);
-	proc->zk_session = slot->contender.session;
 	proc->since = now;
 	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);

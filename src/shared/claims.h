@@ -33,7 +33,6 @@ typedef enum ZkClaimState
 /* What a claim needs to be renewed. */
 typedef struct ZkUnprovedClaim
 {
-	int			session;		/* a proof of this session */
 	int64		end_ms;			/* before the claim is over, as of
 								 * zk_now_ms() */
 } ZkUnprovedClaim;

@@ -190,20 +190,18 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 
 /*
  * slot_set_uuid
- *		The worker is about to create a contender with this UUID in this
- *		session.
+ *		The worker is about to create a contender with this UUID.
  *
  * Noted before the create, so that the next worker can find the znode even if
  * this one ends before the answer.  "retain_ms": how long the slot may be
  * retained, which the znode will say, or 0.
  */
 void
-slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid, int32 retain_ms)
+slot_set_uuid(ZkSlot *slot, const uint8 *uuid, int32 retain_ms)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
 	slot->contender.has_uuid = true;
-	slot->contender.session = session;
 	slot->contender.retain_ms = retain_ms;
 	slot->contender.may_have_waits = false;
 	slot->contender.has_sequence = slot->contender.requeued = false;
@@ -227,8 +225,8 @@ slot_set_uncreated(ZkSlot *slot)
  *		The slot is being released: if a contender of the same kind is wanted
  *		again, note that the step that deletes this one is about to create it.
  *
- * The next contender has the UUID and the session of this one, and until it is
- * created the slot has this one's number.  So if this worker ends before the
+ * The next contender has the UUID of this one, and until it is created the slot
+ * has this one's number.  So if this worker ends before the
  * answer, the next one can tell which of the two it finds.  Returns whether a
  * contender is wanted, and sets *wanted.
  */
@@ -250,7 +248,6 @@ slot_requeue(ZkSlot *slot, ZkContender *wanted)
 	{
 		memcpy(slot->contender.uuid, last.uuid, ZNODE_UUID_BYTES);
 		slot->contender.has_uuid = true;
-		slot->contender.session = last.session;
 		slot->contender.sequence = last.sequence;
 		slot->contender.has_sequence = true;
 		slot->contender.requeued = true;

@@ -47,7 +47,7 @@ extern bool slots_retire(void);
 /* a slot's contender */
 extern int64 slot_report(ZkSlot *slot, unsigned report, int32 sequence,
 						 int64 token);
-extern void slot_set_uuid(ZkSlot *slot, int session, const uint8 *uuid,
+extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid,
 						  int32 retain_ms);
 extern void slot_set_uncreated(ZkSlot *slot);
 extern bool slot_requeue(ZkSlot *slot, ZkContender *wanted);

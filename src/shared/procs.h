@@ -33,8 +33,6 @@ typedef struct ZkProcLock
 	int			procno;			/* number of its PGPROC */
 	bool		granted;		/* holds the slot; else wants it */
 	bool		lost;			/* granted, but the contender is gone */
-	uint8		zk_session;		/* granted: number of the slot's session; or
-								 * the one to ask, after ZK_UNPROVED */
 	bool		committing;		/* past the commit check: not to be canceled */
 	uint8		kind;			/* ZnodeKind of the contender that it wanted */
 	bool		asked:1;		/* has asked for a contender */

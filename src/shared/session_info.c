@@ -1,18 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.c
- *		What the worker publishes of the ZooKeeper sessions: their states, and
- *		until when it is proved that they have not ended.
+ *		What the worker publishes of the ZooKeeper session: its state, and until
+ *		when it is proved that it has not ended.
  *
  * Views read it, backends that wait for a session, and the next worker, which
- * resumes the sessions.  There is an entry for each session number; the first
- * one is always in use, and stands for backends that have no contender yet.
+ * resumes the session.
  *
- * The lease of a session says until when ZooKeeper cannot have ended the
- * session, even unknown to the worker.  A commit that finds the lease expired
- * for one of the sessions with its locks, or wants to be sure, draws a ticket
- * from "asked" of each of these sessions and waits on "cv" until "given" has
- * reached it: then ZooKeeper has confirmed the session since.
+ * The lease says until when ZooKeeper cannot have ended the session, even
+ * unknown to the worker.  A commit that finds it expired, or wants to be sure,
+ * draws a ticket from "asked" and waits on "cv" until "given" has reached it:
+ * then ZooKeeper has confirmed the session since.
  *
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards the fields of SessionShared; only the worker
@@ -42,35 +40,26 @@
 
 #define ZK_TRANCHE		"zklock session"
 
-/* one session; entries are in the order of session numbers */
-typedef struct SessionEntry
-{
-	ZkSessionInfo info;
-	int64		path_bytes;		/* of the session's nodes, at most */
-} SessionEntry;
-
 typedef struct SessionShared
 {
-	SessionEntry entries[ZK_MAX_SESSIONS];
+	ZkSessionInfo info;
+	int64		path_bytes;		/* of the session's nodes, at most ... */
+	int			nlocks;			/* ... and for how many locks they are */
 	int64		directories;	/* lock directories made since server start */
 	char		auths[ZK_AUTHS_SIZE];	/* for the worker only */
 	ZkFleetInfo fleet;
+	pg_atomic_flag member_there;	/* clear: see member_miss() */
 	int64		instances_ms;	/* when they were read, as of zk_now_ms() */
 	int			ninstances;
 	ZkInstance	instances[ZK_KNOWN_INSTANCES];
 } SessionShared;
 
-/* Whether one session is alive. */
-typedef struct Proof
+/* Whether the session is alive. */
+typedef struct ProofShared
 {
 	pg_atomic_uint64 lease_until_ms;	/* as of zk_now_ms(); 0: none */
 	pg_atomic_uint32 asked;		/* the latest ticket */
 	pg_atomic_uint32 given;		/* the latest ticket with an answer */
-} Proof;
-
-typedef struct ProofShared
-{
-	Proof		of[ZK_MAX_SESSIONS];
 	ConditionVariable cv;		/* broadcast at every proof and every loss */
 } ProofShared;
 
@@ -115,26 +104,25 @@ session_info_request_shmem(void)
 
 /* AddinShmemInitLock is held. */
 static void
-startup_proofs(void)
+startup_proof(void)
 {
 	bool		found;
 
 	proof = ShmemInitStruct("zklock proof", sizeof(ProofShared), &found);
 	if (!found)
 	{
-		for (int i = 0; i < ZK_MAX_SESSIONS; i++)
-		{
-			pg_atomic_init_u64(&proof->of[i].lease_until_ms, 0);
-			pg_atomic_init_u32(&proof->of[i].asked, 0);
-			pg_atomic_init_u32(&proof->of[i].given, 0);
-		}
+		pg_atomic_init_flag(&shared->member_there);
+		(void) pg_atomic_test_set_flag(&shared->member_there);
+		pg_atomic_init_u64(&proof->lease_until_ms, 0);
+		pg_atomic_init_u32(&proof->asked, 0);
+		pg_atomic_init_u32(&proof->given, 0);
 		ConditionVariableInit(&proof->cv);
 	}
 }
 
 /*
  * session_info_startup_shmem
- *		Create or attach to the sessions' state; for the shmem_startup_hook.
+ *		Create or attach to the session's state; for the shmem_startup_hook.
  */
 void
 session_info_startup_shmem(void)
@@ -149,48 +137,43 @@ session_info_startup_shmem(void)
 	if (!found)
 	{
 		memset(shared, 0, sizeof(SessionShared));
-		for (int i = 0; i < ZK_MAX_SESSIONS; i++)
-		{
-			ZkSessionInfo *info = &shared->entries[i].info;
-
-			info->state = ZK_SESSION_DOWN;
-			info->state_since = zk_now_us();
-			info->unreached_since = info->state_since;
-			info->timeout = zklock_session_timeout;
-		}
+		shared->info.state = ZK_SESSION_DOWN;
+		shared->info.state_since = zk_now_us();
+		shared->info.unreached_since = shared->info.state_since;
+		shared->info.timeout = zklock_session_timeout;
 	}
-	startup_proofs();
+	startup_proof();
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	LWLockRelease(AddinShmemInitLock);
 }
 
 /*
  * session_read
- *		Copy the state of the ZooKeeper session with this number.
+ *		Copy the state of the ZooKeeper session.
  */
 void
-session_read(int session, ZkSessionInfo *info)
+session_read(ZkSessionInfo *info)
 {
 	LWLockAcquire(session_lock, LW_SHARED);
-	*info = shared->entries[session].info;
+	*info = shared->info;
 	LWLockRelease(session_lock);
 }
 
 /*
  * session_write
- *		Publish the state of a ZooKeeper session; the worker only.
+ *		Publish the state of the ZooKeeper session; the worker only.
  */
 void
-session_write(int session, const ZkSessionInfo *info)
+session_write(const ZkSessionInfo *info)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	shared->entries[session].info = *info;
+	shared->info = *info;
 	LWLockRelease(session_lock);
 }
 
 /*
  * session_read_auths, session_write_auths
- *		The credentials that the sessions have presented; the worker only.
+ *		The credentials that the session has presented; the worker only.
  *
  * They are kept for the next worker.
  */
@@ -212,47 +195,36 @@ session_write_auths(const char auths[ZK_AUTHS_SIZE])
 
 /*
  * path_bytes_read
- *		How many of ZK_MAX_PATH_BYTES the session has in use.
+ *		How many of ZK_MAX_PATH_BYTES the session has in use, and, unless
+ *		"nlocks" is NULL, for how many locks.
  */
 int64
-path_bytes_read(int session)
+path_bytes_read(int *nlocks)
 {
 	int64		bytes;
 
 	LWLockAcquire(session_lock, LW_SHARED);
-	bytes = shared->entries[session].path_bytes;
-	LWLockRelease(session_lock);
-	return bytes;
-}
-
-/*
- * path_bytes_read_all
- *		How many bytes all sessions have in use.
- */
-int64
-path_bytes_read_all(void)
-{
-	int64		bytes = 0;
-
-	LWLockAcquire(session_lock, LW_SHARED);
-	for (int i = 0; i < ZK_MAX_SESSIONS; i++)
-		bytes += shared->entries[i].path_bytes;
+	bytes = shared->path_bytes;
+	if (nlocks)
+		*nlocks = shared->nlocks;
 	LWLockRelease(session_lock);
 	return bytes;
 }
 
 /*
  * path_bytes_write
- *		Publish how many of ZK_MAX_PATH_BYTES are in use; the worker only.
+ *		Publish how many of ZK_MAX_PATH_BYTES are in use, and for how many
+ *		locks; the worker only.
  */
 void
-path_bytes_write(int session, int64 bytes)
+path_bytes_write(int64 bytes, int nlocks)
 {
 	/* only the worker changes it, and mostly it is the same */
-	if (shared->entries[session].path_bytes == bytes)
+	if (shared->path_bytes == bytes && shared->nlocks == nlocks)
 		return;
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	shared->entries[session].path_bytes = bytes;
+	shared->path_bytes = bytes;
+	shared->nlocks = nlocks;
 	LWLockRelease(session_lock);
 }
 
@@ -351,10 +323,9 @@ instances_write(const ZkInstance *instances, int n)
  *		unknown.
  */
 int64
-lease_read_ms(int session)
+lease_read_ms(void)
 {
-	Proof	   *own = &proof->of[session];
-	int64		until_ms = (int64) pg_atomic_read_u64(&own->lease_until_ms);
+	int64		until_ms = (int64) pg_atomic_read_u64(&proof->lease_until_ms);
 
 	/* before what the caller reads next */
 	pg_read_barrier();
@@ -373,14 +344,35 @@ proof_wake_waiters(void)
 }
 
 /*
+ * member_miss
+ *		This instance is not among the members: have the worker check that.
+ */
+void
+member_miss(void)
+{
+	pg_atomic_clear_flag(&shared->member_there);
+	worker_wake();
+}
+
+/*
+ * member_is_missed
+ *		Was it missed since this was called last?  The worker only.
+ */
+bool
+member_is_missed(void)
+{
+	return pg_atomic_test_set_flag(&shared->member_there);
+}
+
+/*
  * proof_ask
  *		Have the worker ask ZooKeeper whether the session is alive, and return
  *		a ticket for proof_is_given().
  */
 uint32
-proof_ask(int session)
+proof_ask(void)
 {
-	uint32		ticket = pg_atomic_add_fetch_u32(&proof->of[session].asked, 1);
+	uint32		ticket = pg_atomic_add_fetch_u32(&proof->asked, 1);
 
 	worker_wake();
 	return ticket;
@@ -391,9 +383,9 @@ proof_ask(int session)
  *		Has ZooKeeper confirmed the session after this ticket was drawn?
  */
 bool
-proof_is_given(int session, uint32 ticket)
+proof_is_given(uint32 ticket)
 {
-	uint32		latest = pg_atomic_read_u32(&proof->of[session].given);
+	uint32		latest = pg_atomic_read_u32(&proof->given);
 
 	pg_read_barrier();
 	return (int32) (latest - ticket) >= 0;
@@ -418,7 +410,7 @@ proof_prepare_wait(void)
  * The wait can be canceled.
  */
 bool
-proof_wait(int session, uint32 ticket, int64 until_ms, uint32 wait_event)
+proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event)
 {
 	bool		given;
 
@@ -427,7 +419,7 @@ proof_wait(int session, uint32 ticket, int64 until_ms, uint32 wait_event)
 	{
 		int64		left_ms = until_ms - zk_now_ms();
 
-		given = proof_is_given(session, ticket);
+		given = proof_is_given(ticket);
 		if (given || left_ms <= 0)
 			break;
 		(void) ConditionVariableTimedSleep(&proof->cv, left_ms, wait_event);
@@ -441,9 +433,9 @@ proof_wait(int session, uint32 ticket, int64 until_ms, uint32 wait_event)
  *		The latest ticket that was drawn.
  */
 uint32
-proof_asked(int session)
+proof_asked(void)
 {
-	return pg_atomic_read_u32(&proof->of[session].asked);
+	return pg_atomic_read_u32(&proof->asked);
 }
 
 /*
@@ -451,9 +443,9 @@ proof_asked(int session)
  *		The latest ticket with an answer.
  */
 uint32
-proof_latest(int session)
+proof_latest(void)
 {
-	return pg_atomic_read_u32(&proof->of[session].given);
+	return pg_atomic_read_u32(&proof->given);
 }
 
 /*
@@ -462,11 +454,11 @@ proof_latest(int session)
  *		latest ticket that it proves; the worker only.
  */
 void
-lease_write(int session, int64 until_ms, uint32 ticket)
+lease_write(int64 until_ms, uint32 ticket)
 {
-	pg_atomic_write_u64(&proof->of[session].lease_until_ms,
+	pg_atomic_write_u64(&proof->lease_until_ms,
 						(uint64) until_ms);
-	pg_atomic_write_u32(&proof->of[session].given, ticket);
+	pg_atomic_write_u32(&proof->given, ticket);
 	proof_wake_waiters();
 }
 
@@ -475,9 +467,9 @@ lease_write(int session, int64 until_ms, uint32 ticket)
  *		End the lease at until_ms, if it is later; the worker only.
  */
 void
-lease_shorten(int session, int64 until_ms)
+lease_shorten(int64 until_ms)
 {
-	if (lease_read_ms(session) > until_ms)
-		pg_atomic_write_u64(&proof->of[session].lease_until_ms,
+	if (lease_read_ms() > until_ms)
+		pg_atomic_write_u64(&proof->lease_until_ms,
 							(uint64) until_ms);
 }

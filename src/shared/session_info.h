@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.h
- *		What the worker publishes of the ZooKeeper sessions: their states, and
- *		until when it is proved that they have not ended.
+ *		What the worker publishes of the ZooKeeper session: its state, and until
+ *		when it is proved that it has not ended.
  *
  * See session_info.c for the locking protocol; core/lock/lease.h for the lease
  * itself.
@@ -22,17 +22,10 @@
 
 /*
  * The most bytes that the paths of a session's nodes may take, each with
- * ZK_PATH_BYTES more: worker/sessions.c has the reason.
+ * ZK_PATH_BYTES more: worker/lock/contender.c has the reason.
  */
 #define ZK_MAX_PATH_BYTES	(1024 * 1024)
 #define ZK_PATH_BYTES		4
-
-/*
- * The most sessions of an instance: they hold 100,000 locks whose paths take
- * 160 bytes.  Each costs the worker two threads and a connection; by default
- * ZooKeeper grants 60 to a client's address.
- */
-#define ZK_MAX_SESSIONS		16
 
 typedef enum ZkSessionState
 {
@@ -79,8 +72,7 @@ typedef struct ZkSessionInfo
 	int64		client_id;		/* 0: no session */
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
 	char		passwd[ZK_PASSWD_SIZE];
-	bool		draining;		/* nothing is begun until nothing is held; for
-								 * all sessions, in the first entry */
+	bool		draining;		/* nothing is begun until nothing is held */
 	int			timeout;		/* ms, as granted; before that, as asked */
 	int			first_timeout;	/* ms, as granted when the session began */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
@@ -92,20 +84,18 @@ typedef struct ZkSessionInfo
 											 * has answered */
 } ZkSessionInfo;
 
-/* The state of the fleet; worker/fleet/fleet.c */
+/* The state of the fleet; worker/fleet.c */
 typedef struct ZkFleetInfo
 {
 	char		root[ZNODE_MAX_ROOT + 1];	/* below which the worker has
 											 * joined; "" if not yet */
-	char		node[MEMBER_NODE_SIZE]; /* of the first session; "": none
-										 * yet */
+	char		node[MEMBER_NODE_SIZE]; /* "": none yet */
 	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
 	MemberMark	mark;			/* of the latest write of that */
 	char		mark_id[MEMBER_FLEET_SIZE]; /* the fleet's then */
 	bool		dropped;		/* former credentials are no longer presented,
 								 * and %clusters must exclude them */
 	bool		root_set;		/* the root likewise: we have set its ACL */
-	uint32		told;			/* hash of the misfits logged last; 0: none */
 } ZkFleetInfo;
 
 /* How many instances of the fleet are remembered, and how long, in ms. */
@@ -127,33 +117,33 @@ extern void session_info_startup_shmem(void);
 
 /* any process */
 extern const char *zk_feature_name(ZkFeature feature);
-extern void session_read(int session, ZkSessionInfo *info);
-extern int64 path_bytes_read(int session);
-extern int64 path_bytes_read_all(void);
+extern void session_read(ZkSessionInfo *info);
+extern int64 path_bytes_read(int *nlocks);
 extern int64 directories_read(void);
 extern void session_read_fleet(ZkFleetInfo *info);
-extern int64 lease_read_ms(int session);
+extern int64 lease_read_ms(void);
 extern void proof_wake_waiters(void);
 
 /* backends */
 extern bool instances_find(const char *id, ZkInstance *instance, bool *known);
 extern void instances_write(const ZkInstance *instances, int n);
-extern uint32 proof_ask(int session);
-extern bool proof_is_given(int session, uint32 ticket);
+extern void member_miss(void);
+extern uint32 proof_ask(void);
+extern bool proof_is_given(uint32 ticket);
 extern void proof_prepare_wait(void);
-extern bool proof_wait(int session, uint32 ticket, int64 until_ms,
-					   uint32 wait_event);
+extern bool proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event);
 
 /* the worker */
-extern void session_write(int session, const ZkSessionInfo *info);
+extern void session_write(const ZkSessionInfo *info);
 extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
 extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
-extern void path_bytes_write(int session, int64 bytes);
+extern void path_bytes_write(int64 bytes, int nlocks);
 extern void directories_count(void);
 extern void session_write_fleet(const ZkFleetInfo *info);
-extern uint32 proof_asked(int session);
-extern uint32 proof_latest(int session);
-extern void lease_write(int session, int64 until_ms, uint32 ticket);
-extern void lease_shorten(int session, int64 until_ms);
+extern bool member_is_missed(void);
+extern uint32 proof_asked(void);
+extern uint32 proof_latest(void);
+extern void lease_write(int64 until_ms, uint32 ticket);
+extern void lease_shorten(int64 until_ms);
 
 #endif							/* ZKLOCK_SESSION_INFO_H */

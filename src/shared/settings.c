@@ -770,7 +770,7 @@ define_session_settings(void)
 							   check_servers, assign_servers, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Sets the session timeout to request from ZooKeeper.",
-							"ZooKeeper may grant a different one; the view zk_sessions shows it.",
+							"ZooKeeper may grant a different one; the view zk_session shows it.",
 							&zklock_session_timeout,
 							10000, 2000, INT_MAX / 2,
 							PGC_SIGHUP,

@@ -15,7 +15,7 @@
 #include "shared/claims.h"
 #include "shared/deadlocks.h"
 #include "shared/lock_stats.h"
-#include "shared/questions.h"
+#include "shared/reads.h"
 #include "shared/session_info.h"
 #include "shared/shmem.h"
 #include "shared/slots.h"
@@ -31,7 +31,7 @@ shmem_request(void)
 	session_info_request_shmem();
 	slots_request_shmem();
 	claims_request_shmem();
-	questions_request_shmem();
+	reads_request_shmem();
 	stats_request_shmem();
 	lock_stats_request_shmem();
 	deadlocks_request_shmem();
@@ -47,7 +47,7 @@ shmem_startup(void)
 	session_info_startup_shmem();
 	slots_startup_shmem();
 	claims_startup_shmem();
-	questions_startup_shmem();
+	reads_startup_shmem();
 	stats_startup_shmem();
 	lock_stats_startup_shmem();
 	deadlocks_startup_shmem();

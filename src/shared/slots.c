@@ -624,15 +624,10 @@ slot_learn_release(ZkSlot *slot)
 static void
 end_contender(ZkSlot *slot)
 {
-	uint8		session = slot->contender.session;
-
 	memset(&slot->contender, 0, sizeof(slot->contender));
 	slot->dropped_at = 0;
 	slot->retaken = 0;
 	slot->revoked = false;
-
-	/* waits for the token go on until the next contender is begun */
-	slot->contender.session = session;
 	slot->token = 0;
 	slot->token_refusal = ZK_REFUSAL_NONE;
 	slot->check_start = 0;

@@ -44,8 +44,6 @@ typedef struct ZkContender
 								 * znode says by retain=yes, or 0 */
 	uint8		uuid[ZNODE_UUID_BYTES];
 	uint8		kind;			/* ZnodeKind */
-	uint8		session;		/* number of its session; until it is begun,
-								 * that of the previous contender */
 	bool		has_uuid:1;
 	bool		has_sequence:1;
 	bool		requeued:1;		/* its node has this sequence number, or this

@@ -377,15 +377,7 @@ static bool
 is_surely_ours(const ZkSlot *slot, int64 now)
 {
 	return turn_is_proved(&slot->turn, slot_retain_time(slot),
-						  lease_read_ms(slot->contender.session) * 1000, now);
-}
-
-/* It may not; the caller may have its session ask ZooKeeper (proof_ask()). */
-static ZkOutcome
-unproved(ZkProcLock *proc)
-{
-	proc->zk_session = proc->slot->contender.session;
-	return ZK_UNPROVED;
+						  lease_read_ms() * 1000, now);
 }
 
 /*
@@ -409,7 +401,6 @@ take(ZkProcLock *proc, int64 now)
 	proc->alternatives = 0;
 	proc->granted = true;
 	proc->victim_of = 0;
-	proc->zk_session = slot->contender.session;
 	proc->since = now;
 	slot_event(slot, SLOT_TAKEN);
 }
@@ -585,7 +576,7 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
 			case ZK_SLOT_IDLE:
 				now = zk_now_us();
 				if (!is_surely_ours(slot, now))
-					outcome = unproved(proc);
+					outcome = ZK_UNPROVED;
 				else
 				{
 					take(proc, now);
@@ -762,7 +753,6 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 	if (outcome == ZK_PENDING || outcome == ZK_UNPROVED)
 	{
 		wait->npending++;
-		wait->pending = i;
 		if (outcome == ZK_UNPROVED && wait->which < 0)
 			wait->which = i;
 		return ZK_PENDING;
@@ -829,10 +819,7 @@ wait_from_behind(ZkAnyWait *wait, int i)
 	if (wait->immediate)
 	{
 		if (is_left_soon(proc) || (!wait->reachable[i] && is_reachable(proc)))
-		{
 			wait->npending++;
-			wait->pending = i;
-		}
 		return;
 	}
 	wait->waited[i] = true;
@@ -916,7 +903,7 @@ slots_take_any(ZkAnyWait *wait)
 	ZkOutcome	outcome;
 
 	wait->which = -1;
-	wait->npending = wait->nqueued = wait->pending = 0;
+	wait->npending = wait->nqueued = 0;
 	slots_lock_of(wait->procs, wait->n, partitions);
 	outcome = try_all(wait, true);
 	if (outcome == ZK_PENDING)

@@ -53,7 +53,6 @@ typedef struct ZkAnyWait
 	/* set by slots_take_any() */
 	int			which;			/* the slot that the answer is about */
 	int			npending;		/* slots of which nothing is known yet */
-	int			pending;		/* one of them */
 	int			nqueued;		/* slots for which contenders are ahead */
 	ZkResult   *result;			/* of the call */
 } ZkAnyWait;

@@ -35,7 +35,6 @@ bool		zklock_stop_before_commit;
 char	   *zklock_fail_at;
 bool		zklock_stop_at_end;
 int			zklock_path_bytes;
-int			zklock_sessions;
 bool		zklock_look_again;
 bool		zklock_no_lease;
 
@@ -84,8 +83,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"claim_unchecked", ZK_CLAIM_UNCHECKED, false},
 	{"claim_users_forgotten", ZK_CLAIM_USERS_FORGOTTEN, false},
 	{"claim_ends_late", ZK_CLAIM_ENDS_LATE, false},
-	{"session_stays", ZK_SESSION_STAYS, false},
-	{"one_session_proved", ZK_ONE_SESSION_PROVED, false},
+	{"room_unchecked", ZK_ROOM_UNCHECKED, false},
 	{"restore_unnoticed", ZK_RESTORE_UNNOTICED, false},
 	{"late_answer_proves", ZK_LATE_ANSWER_PROVES, false},
 	{"clock_read_twice", ZK_CLOCK_READ_TWICE, false},
@@ -163,14 +161,6 @@ test_settings_define(void)
 							NULL,
 							&zklock_path_bytes,
 							ZK_MAX_PATH_BYTES, 1, ZK_MAX_PATH_BYTES,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zklock.sessions",
-							"Sets how many ZooKeeper sessions the server may have.",
-							NULL,
-							&zklock_sessions,
-							ZK_MAX_SESSIONS, 1, ZK_MAX_SESSIONS,
 							PGC_POSTMASTER,
 							0,
 							NULL, NULL, NULL);

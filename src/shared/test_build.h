@@ -4,8 +4,7 @@
  *		Ways to break the locks on purpose, in builds for tests only.
  *
  * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
- * is rare, zklock.path_bytes and zklock.sessions make a few locks fill the
- * sessions, zklock.look_again keeps contenders with a watch from looking,
+ * is rare, zklock.path_bytes makes a few locks fill the session, zklock.look_again keeps contenders with a watch from looking,
  * zklock.no_lease ends the lease, and the other two stop a process.  They are
  * settings of builds with ZKLOCK_TEST_BUILD; other builds have neither the
  * settings nor the code.
@@ -32,13 +31,11 @@ extern bool zklock_stop_at_end; /* SIGSTOP where other callbacks end the
 extern char *zklock_fail_at;	/* the name of a ZK_FAIL_AT(), or "" */
 
 extern int	zklock_path_bytes;	/* in place of ZK_MAX_PATH_BYTES */
-extern int	zklock_sessions;	/* in place of ZK_MAX_SESSIONS */
 extern bool zklock_look_again;
 extern bool zklock_no_lease;
 #define ZK_LOOKS_AGAIN			zklock_look_again
 #define ZK_HAS_LEASE			(!zklock_no_lease)
 #define ZK_PATH_BYTES_BOUND		zklock_path_bytes
-#define ZK_SESSIONS_BOUND		zklock_sessions
 
 extern void test_settings_define(void);
 
@@ -56,7 +53,6 @@ extern void test_settings_define(void);
 #define ZK_LOOKS_AGAIN			(true)
 #define ZK_HAS_LEASE			(true)
 #define ZK_PATH_BYTES_BOUND		ZK_MAX_PATH_BYTES
-#define ZK_SESSIONS_BOUND		ZK_MAX_SESSIONS
 #define ZK_FAIL_AT(point)		((void) 0)
 #define test_settings_define()	((void) 0)
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lifecycle.h
- *		How the worker and its sessions begin, go on and end.
+ *		How the worker and its session begin, go on and end.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -19,7 +19,7 @@ extern void lifecycle_handle_sigterm(void);
 extern void lifecycle_attach(void);
 extern void lifecycle_begin_turn(void);
 extern void lifecycle_event(const SessionEvent *event);
-extern void lifecycle_keep_sessions(void);
+extern void lifecycle_keep_session(void);
 extern void lifecycle_end_turn(void);
 extern void lifecycle_end_restored(void);
 

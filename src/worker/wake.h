@@ -16,9 +16,8 @@
 typedef enum WakeReason
 {
 	WAKE_DRAIN,					/* has the last holder gone? */
-	WAKE_CONNECTION,			/* open a session, or give up connecting */
-	WAKE_EMPTY,					/* close an empty session */
-	WAKE_LEASE,					/* prove that a session is alive */
+	WAKE_CONNECTION,			/* open the session, or give up connecting */
+	WAKE_LEASE,					/* prove that the session is alive */
 	WAKE_FLUSH,					/* send what has been collected */
 	WAKE_RETRY,					/* retry what ZooKeeper has refused */
 	WAKE_SWEEP,					/* check all owners */

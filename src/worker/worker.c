@@ -3,8 +3,8 @@
  * worker.c
  *		The background worker: its entry point and its loop.
  *
- * The loop opens the mail of the slots, handles the events of the sessions,
- * checks contenders that are due, and sleeps on its latch and on the sessions'
+ * The loop opens the mail of the slots, handles the events of the session,
+ * checks contenders that are due, and sleeps on its latch and on the session's
  * file descriptor.  lifecycle.c has the worker's beginning and end.
  *
  * Copyright (c) 2026, zklock developers
@@ -23,15 +23,15 @@
 #include "postmaster/interrupt.h"
 #include "shared/compat.h"
 #include "shared/grant.h"
-#include "shared/questions.h"
+#include "shared/reads.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
 #include "worker/deadlock/deadlock.h"
-#include "worker/fleet/fleet.h"
+#include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/lock/contender.h"
-#include "worker/sessions.h"
+#include "worker/reads.h"
 #include "worker/wake.h"
 #include "worker/worker.h"
 #include "worker/zookeeper/security.h"
@@ -64,23 +64,13 @@ session_events(void)
 }
 
 /*
- * Is there a connection, but none on which a request could be sent now?  Until
- * it can be sent, it may be withdrawn.
+ * Is there a connection, but no request could be sent now?  Until it can be
+ * sent, it may be withdrawn.
  */
 static bool
-all_are_busy(void)
+is_busy(void)
 {
-	bool		connected = false;
-
-	for (int i = 0; i < sessions_end(); i++)
-	{
-		if (!sessions_has(i) || !status_is_connected(i))
-			continue;
-		if (session_ready(i))
-			return false;
-		connected = true;
-	}
-	return connected;
+	return status_is_connected() && !session_ready();
 }
 
 /* Collect the requests of backends. */
@@ -89,22 +79,15 @@ open_mail(void)
 {
 	bool		may_ask;
 
-	if (all_are_busy())
+	if (is_busy())
 		return;
-	may_ask = status_is_connected(0) && session_ready(0);
+	may_ask = status_is_connected();
 	if (may_ask)
-		answers_collect();
+		reads_collect();
 	dispatch_open_mail();
+	dispatch_begin_deferred();
 	if (may_ask)
-		answers_begin();
-}
-
-static void
-publish_quotas(void)
-{
-	for (int i = 0; i < sessions_end(); i++)
-		if (sessions_has(i))
-			quota_publish(i);
+		reads_begin();
 }
 
 static WaitEventSet *
@@ -145,10 +128,10 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	before_shmem_exit(worker_exit, (Datum) 0);
 	wait_set = make_wait_set();
 	slots_attach_worker();
-	questions_attach_worker();
+	reads_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	lifecycle_attach();
-	deadlock_attach(status(0)->client_id != 0);
+	deadlock_attach(status()->client_id != 0);
 	fleet_attach(lifecycle_end_restored);
 
 	for (;;)
@@ -158,13 +141,12 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		lifecycle_begin_turn();
 		session_events();
 		open_mail();
-		dispatch_begin_parked();
-		publish_quotas();
 		checks_run();
 		deadlock_run();
 		fleet_run();
-		lifecycle_keep_sessions();
-		slots_hold_mail(all_are_busy());
+		contenders_publish();
+		lifecycle_keep_session();
+		slots_hold_mail(is_busy());
 		MemoryContextReset(loop_context);
 		lifecycle_end_turn();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,

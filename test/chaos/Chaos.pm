@@ -1148,7 +1148,7 @@ sub _instance_fault
 	}
 	if ($kind eq 'kill-session')
 	{
-		my $session = $self->_ask($name, 'SELECT session_id FROM zk_sessions');
+		my $session = $self->_ask($name, 'SELECT session_id FROM zk_session');
 
 		return ', no session' unless $session =~ /^0x/;
 		my $killed = eval { $self->_client->kill_session($session) };
@@ -1158,7 +1158,7 @@ sub _instance_fault
 		# until the instance has heard of it
 		my $end = now() + 60;
 		1
-		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_sessions") eq 't'
+		  while $self->_ask($name, "SELECT session_id = '$session' FROM zk_session") eq 't'
 		  && now() < $end
 		  && $self->_rest(0.01);
 		return ", $session", closes => $closed;
@@ -1322,7 +1322,7 @@ sub _look_around
 	for my $name (@{ $self->{instances} })
 	{
 		for my $query (
-			'SELECT * FROM zk_sessions',
+			'SELECT * FROM zk_session',
 			'SELECT pid, name, mode, scope, granted, lost, state_change, token FROM zk_locks ORDER BY 2, 3, 5',
 			q{SELECT pid, state, wait_event_type, wait_event, state_change, left(query, 100)
 				FROM pg_stat_activity WHERE datname IS NOT NULL},

@@ -218,7 +218,7 @@ def check_start():
     began = time.monotonic()
     compose('up', '-d')
     for service in DATABASES:
-        wait_for(lambda: sql(service, 'SELECT state FROM zk_sessions') == 'connected',
+        wait_for(lambda: sql(service, 'SELECT state FROM zk_session') == 'connected',
                  f'connection of {service}')
     first = Session('db1')
     first.run("SELECT zk_lock('smoke test', session => true)")

@@ -71,10 +71,6 @@ sub preloaded
 
 =pod
 
-=item delay_read($ms)
-
-From now on, a read of the eventfd that wakes the worker begins so late.
-
 =item delay_scan($ms)
 
 From now on, a scan for deadlocks that is logged (DEBUG2) takes so much longer,
@@ -83,10 +79,6 @@ without the processor; 0: no scan does.
 =item hold($function), release($function)
 
 From now on, getaddrinfo() or zookeeper_close() waits; or does not.
-
-=item fail($function, $code)
-
-From now on, getaddrinfo() fails with this code, until it is released.
 
 =item wait_held($function, $pid)
 
@@ -98,13 +90,9 @@ How many handles of the library a worker has begun to make.
 
 =cut
 
-sub delay_read { $_[0]->_write('read', $_[1]); return; }
-
 sub delay_scan { $_[0]->_write('scan', $_[1]); return; }
 
 sub hold { $_[0]->_write($_[1], 0); return; }
-
-sub fail { $_[0]->_write($_[1], $_[2]); return; }
 
 sub release
 {

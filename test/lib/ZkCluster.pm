@@ -320,7 +320,7 @@ Wait until each is in this state; true.
 
 =item wait_last_error($node, $error)
 
-Wait until zk_sessions.last_error matches; returns it.
+Wait until zk_session.last_error matches; returns it.
 
 =item worker_of($node)
 
@@ -328,7 +328,7 @@ The process id of its worker; waits until there is one.
 
 =item session_of($node)
 
-The id of its session, as zk_sessions has it.
+The id of its session, as zk_session has it.
 
 =item session_file($node)
 
@@ -342,7 +342,7 @@ sub wait_state
 {
 	my ($node, $state) = @_;
 
-	$node->poll_query_until('postgres', "SELECT bool_and(state = '$state') FROM zk_sessions");
+	$node->poll_query_until('postgres', "SELECT state = '$state' FROM zk_session");
 	return 1;
 }
 
@@ -353,7 +353,7 @@ sub wait_last_error
 
 	poll_until(
 		sub {
-			$found = $node->safe_psql('postgres', 'SELECT last_error FROM zk_sessions');
+			$found = $node->safe_psql('postgres', 'SELECT last_error FROM zk_session');
 			return $found =~ $error;
 		},
 		$node->name . " to have the error $error");
@@ -368,14 +368,14 @@ sub worker_of
 	# there is none for a moment while one is being replaced
 	poll_until(
 		sub {
-			$pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_sessions LIMIT 1');
+			$pid = $node->safe_psql('postgres', 'SELECT worker_pid FROM zk_session');
 			return $pid ne '';
 		},
 		'a worker of ' . $node->name);
 	return $pid;
 }
 
-sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_sessions'); }
+sub session_of { return $_[0]->safe_psql('postgres', 'SELECT session_id FROM zk_session'); }
 
 sub session_file { return $_[0]->data_dir . '/pgsql_tmp.zklock_session'; }
 
@@ -420,7 +420,7 @@ sub wait_next_worker
 	my ($node, $before) = @_;
 
 	$node->poll_query_until('postgres',
-		"SELECT bool_and(worker_pid IS NOT NULL AND worker_pid <> $before) FROM zk_sessions");
+		"SELECT worker_pid IS NOT NULL AND worker_pid <> $before FROM zk_session");
 	return;
 }
 
@@ -452,7 +452,7 @@ sub lose_session
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok(end_session($node, $client), 'the session of ' . $node->name . ' is ended');
 	$node->poll_query_until('postgres',
-		"SELECT state = 'connected' AND session_id <> '$old' FROM zk_sessions");
+		"SELECT state = 'connected' AND session_id <> '$old' FROM zk_session");
 	return;
 }
 

@@ -88,8 +88,8 @@ sub settings_are_refused
 				hint => qr/^Correct the value where it is set/,
 			},
 			"with $name a lock call is refused");
-		ok(wait_last_error($node, qr/^invalid value for parameter "$name": $problem$/), "zk_sessions names $name");
-		is(sql($node, 'SELECT state FROM zk_sessions')->{out}, 'down', '... and there is no connection without it');
+		ok(wait_last_error($node, qr/^invalid value for parameter "$name": $problem$/), "zk_session names $name");
+		is(sql($node, 'SELECT state FROM zk_session')->{out}, 'down', '... and there is no connection without it');
 		like(substr(slurp_file($node->logfile), $logged), qr/WARNING:  (?:0A000: )?invalid value for parameter "$name"\n.*DETAIL:  $problem/,
 			'... and the log has it at start');
 		edit_settings($node, $name => undef);

@@ -59,18 +59,6 @@ delay(const char *name)
 	wait_ms(ms);
 }
 
-ssize_t
-read(int fd, void *data, size_t size)
-{
-	static ssize_t (*real) (int, void *, size_t);
-
-	if (real == NULL)
-		real = dlsym(RTLD_NEXT, "read");
-	if (fd == wake_fd && fd >= 0)
-		delay("read");
-	return real(fd, data, size);
-}
-
 /* The last that is done in a scan for deadlocks is to log it, with DEBUG2. */
 ssize_t
 write(int fd, const void *data, size_t size)
@@ -86,11 +74,8 @@ write(int fd, const void *data, size_t size)
 	return real(fd, data, size);
 }
 
-/*
- * Wait while there is a file of this name, and say so in another; but if there
- * is a number in it, return that.
- */
-static int
+/* Wait while there is a file of this name, and say so in another. */
+static void
 hold(const char *name)
 {
 	char		held[64];
@@ -99,13 +84,7 @@ hold(const char *name)
 	snprintf(held, sizeof(held), "%s.held", name);
 	while (wake_fd >= 0 && (file = open_file(name, "r")) != NULL)
 	{
-		int			rc = 0;
-
-		if (fscanf(file, "%d", &rc) != 1)
-			rc = 0;
 		fclose(file);
-		if (rc != 0)
-			return rc;
 		if ((file = open_file(held, "w")) != NULL)
 		{
 			fprintf(file, "%d\n", (int) getpid());
@@ -113,7 +92,6 @@ hold(const char *name)
 		}
 		wait_ms(20);
 	}
-	return 0;
 }
 
 int
@@ -122,9 +100,9 @@ getaddrinfo(const char *node, const char *service,
 {
 	int			(*real) (const char *, const char *, const struct addrinfo *,
 						 struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
-	int			rc = hold("getaddrinfo");
 
-	return rc != 0 ? rc : real(node, service, hints, result);
+	hold("getaddrinfo");
+	return real(node, service, hints, result);
 }
 
 /* The library is not loaded with the program, as this is. */

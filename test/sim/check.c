@@ -34,7 +34,6 @@
 #define MAX_HOLDS		64
 #define MAX_SECTIONS	64
 #define MAX_ROWS		8
-#define MAX_LEASES		16
 
 /*
  * What is decided is decided by a multi, and the victim hears of it later: by
@@ -99,8 +98,7 @@ typedef struct Client
 	int64_t		began_at;		/* the transaction */
 	int64_t		commit_at;		/* COMMIT has begun, */
 	int64_t		commit_boottime;	/* by the machine's clock, too; */
-	int64_t		commit_sessions[MAX_LEASES];	/* ids of those of its locks */
-	int			ncommit_sessions;
+	int64_t		commit_session; /* of its locks; 0: it has none */
 	char		commit_lost[32];	/* a lock that was lost already; or "" */
 	int64_t		checked_at;		/* ahead of its commit */
 	bool		asks;			/* its commit has, for a proof */
@@ -163,7 +161,7 @@ typedef struct Turn
 	int64_t		nobody_at;		/* since when nobody has it; 0: somebody has */
 }			Turn;
 
-/* What a worker has published of one of its sessions. */
+/* What a worker has published of its session. */
 typedef struct Lease
 {
 	int64_t		id;				/* of the session */
@@ -223,9 +221,8 @@ static int	nended;				/* ever */
 static Turn turns[SIM_MAX_NAMES];
 static Section excused;			/* the latest one that needed an excuse */
 static int64_t calm_at;			/* since then nobody stands still; 0: not yet */
-static Lease leases[MAX_INSTANCES][MAX_LEASES];
-static Lease former_leases[MAX_INSTANCES][MAX_LEASES];	/* of the sessions
-															 * before those */
+static Lease leases[MAX_INSTANCES];
+static Lease former_leases[MAX_INSTANCES];	/* of the sessions before those */
 static Acts acts[MAX_INSTANCES];
 static int	nacts;				/* that were carried out */
 static Left lefts[MAX_INSTANCES][LEFTS];	/* by the hash of the path */
@@ -784,13 +781,22 @@ note_ended(int64_t id, bool outside)
 	};
 }
 
-/* A session of the instance has ended, with its contenders if there were any. */
+/*
+ * A session of the instance has ended, with contenders whose paths have so many
+ * bytes.  Those of which a batch of deletes has failed are beside those for
+ * which they were to make room.
+ */
 void
-check_session_ended(int instance, int64_t id, bool contenders)
+check_session_ended(int instance, int64_t id, int bytes)
 {
+	int			room = workload_path_bytes();
+
 	note_ended(id, false);
-	if (contenders)
+	if (bytes > 0)
 		ended_at[instance] = sim_now();
+	if (room > 0 && bytes > room)
+		sim_violation("room", "session %" PRIx64 " ends with %d bytes of paths, where %d fit",
+					  id, bytes, room);
 }
 
 /*
@@ -892,7 +898,7 @@ check_turn(int number, int name, SimMode mode)
 	}
 	if (client->any || client->nnames != 1 ||
 		workload_has_claims() || workload_counter_ends() ||
-		workload_is_crowded())
+		workload_path_bytes() > 0)
 		return;
 	if (turn->nobody_at != 0 && calm_at != 0 && since > calm_at + CALM_US &&
 		since > undisturbed_from() && now - since > GRANT_US)
@@ -938,8 +944,7 @@ check_denied(int number, int64_t timeout_ms)
 }
 
 void
-check_acquired(int number, int name, SimMode mode, bool session,
-			   int zk_session)
+check_acquired(int number, int name, SimMode mode, bool session, bool mine)
 {
 	Client	   *client = &clients[number];
 	const Hold *first = find_hold_of_claim(client, name);
@@ -951,8 +956,7 @@ check_acquired(int number, int name, SimMode mode, bool session,
 	add_hold(number, (Hold)
 			 {
 				 .name = name,.mode = mode,.session = session,
-				 .zk_session = zk_session < 0 ? 0 :
-				 leases[client->instance][zk_session].id,
+				 .zk_session = mine ? leases[client->instance].id : 0,
 				 .claim = first ? first->claim : 0
 			 }, client->since);
 }
@@ -1067,8 +1071,8 @@ check_rolled_back(int number)
 
 /*
  * Proofs: a transaction that commits has had all of its locks when its COMMIT
- * began, as far as its instance knew, and a proof since then that each of
- * their sessions was alive.
+ * began, as far as its instance knew, and a proof since then that their session
+ * was alive.
  */
 
 /* COMMIT has begun; check_commit_hold() is called for each of its locks. */
@@ -1080,23 +1084,18 @@ check_commit(int number)
 	client->commit_at = sim_now();
 	client->asks = false;
 	client->commit_boottime = sim_boottime(instance_at(client->instance));
-	client->ncommit_sessions = 0;
+	client->commit_session = 0;
 	client->commit_lost[0] = '\0';
 }
 
 void
-check_commit_hold(int number, const char *name, int session, bool mine)
+check_commit_hold(int number, const char *name, bool mine)
 {
 	Client	   *client = &clients[number];
-	int64_t		id = leases[client->instance][session].id;
 
 	if (!mine)
 		snprintf(client->commit_lost, sizeof(client->commit_lost), "%s", name);
-	for (int i = 0; i < client->ncommit_sessions; i++)
-		if (client->commit_sessions[i] == id)
-			return;
-	assert(client->ncommit_sessions < MAX_LEASES);
-	client->commit_sessions[client->ncommit_sessions++] = id;
+	client->commit_session = leases[client->instance].id;
 }
 
 /* By a lease of the session that was running when COMMIT began, or later. */
@@ -1104,25 +1103,20 @@ static void
 check_proof(int number, int64_t id)
 {
 	const Client *client = &clients[number];
+	const Lease *lease = &leases[client->instance];
 
-	for (int i = 0; i < MAX_LEASES; i++)
-	{
-		const Lease *lease = &leases[client->instance][i];
-
-		if (lease->id != id)
-			lease = &former_leases[client->instance][i];
-		if (lease->id == id && lease->longest > client->commit_boottime)
-			return;
-	}
-	sim_violation("proofs", "client %d commits without a lease of session %"
-				  PRIx64, number, id);
+	if (lease->id != id)
+		lease = &former_leases[client->instance];
+	if (lease->id != id || lease->longest <= client->commit_boottime)
+		sim_violation("proofs", "client %d commits without a lease of session %"
+					  PRIx64, number, id);
 }
 
-/* A claim in this session has been renewed; the attempt began then. */
+/* A claim has been renewed; the attempt began then. */
 void
-check_renewed(int instance, int session, int64_t boottime)
+check_renewed(int instance, int64_t boottime)
 {
-	const Lease *lease = &leases[instance][session];
+	const Lease *lease = &leases[instance];
 
 	clients[process_client(sim_process())].renewed_in = lease->id;
 	if (lease->longest <= boottime)
@@ -1141,17 +1135,17 @@ check_committing(int number, bool quorum)
 	if (client->commit_lost[0] != '\0')
 		sim_violation("proofs", "client %d commits without \"%s\"", number,
 					  client->commit_lost);
-	if (quorum && client->ncommit_sessions > 0 && !client->asks)
+	if (client->commit_session == 0)
+		return;
+	if (!quorum && !workload_is_unchecked())
+		check_proof(number, client->commit_session);
+	if (quorum && !client->asks)
 		sim_violation("proofs", "client %d commits, and has asked for no proof",
 					  number);
-	for (int i = 0; i < client->ncommit_sessions && !quorum &&
-		 !workload_is_unchecked(); i++)
-		check_proof(number, client->commit_sessions[i]);
-	for (int i = 0; i < client->ncommit_sessions && quorum; i++)
-		if (!ensemble_was_alive(client->commit_sessions[i], client->commit_at) &&
-			restored_at < client->commit_at)
-			sim_violation("proofs", "client %d commits, but session %" PRIx64
-						  " had ended", number, client->commit_sessions[i]);
+	if (quorum && restored_at < client->commit_at &&
+		!ensemble_was_alive(client->commit_session, client->commit_at))
+		sim_violation("proofs", "client %d commits, but session %" PRIx64
+					  " had ended", number, client->commit_session);
 }
 
 /*
@@ -1180,25 +1174,23 @@ compare_lease(int instance, const Lease *lease)
 }
 
 void
-check_session(int instance, int number, int64_t id)
+check_session(int instance, int64_t id)
 {
-	Lease	   *lease = &leases[instance][number];
+	Lease	   *lease = &leases[instance];
 
-	assert(number < MAX_LEASES);
 	if (lease->id != id)
 	{
-		former_leases[instance][number] = *lease;
+		former_leases[instance] = *lease;
 		*lease = (Lease) {.id = id};
 	}
 }
 
 /* The worker publishes a lease. */
 void
-check_lease(int instance, int number, int64_t until)
+check_lease(int instance, int64_t until)
 {
-	Lease	   *lease = &leases[instance][number];
+	Lease	   *lease = &leases[instance];
 
-	assert(number < MAX_LEASES);
 	lease->until = until;
 	if (until > lease->longest)
 		lease->longest = until;
@@ -1209,12 +1201,10 @@ check_lease(int instance, int number, int64_t until)
 void
 check_expired(int instance, int64_t id)
 {
-	for (int i = 0; i < MAX_LEASES; i++)
-		if (leases[instance][i].id == id)
-		{
-			leases[instance][i].expired = true;
-			compare_lease(instance, &leases[instance][i]);
-		}
+	if (leases[instance].id != id)
+		return;
+	leases[instance].expired = true;
+	compare_lease(instance, &leases[instance]);
 }
 
 /*
@@ -1225,8 +1215,7 @@ void
 check_restored(int instance)
 {
 	restored_at = sim_now();
-	for (int i = 0; i < MAX_LEASES; i++)
-		leases[instance][i].expired = false;
+	leases[instance].expired = false;
 	ended_at[instance] = sim_now();
 }
 
@@ -1260,12 +1249,12 @@ check_sleep(int instance, int64_t ms, int64_t due_ms)
  * request is that sets them again on the next connection.
  */
 void
-check_watches(int instance, int number, size_t library, size_t books)
+check_watches(int instance, size_t library, size_t books)
 {
 	if (library > books)
 		sim_violation("watches",
-					  "session %d of instance %d has %zu bytes of watches, and knows of %zu",
-					  number, instance, library, books);
+					  "instance %d has %zu bytes of watches, and knows of %zu",
+					  instance, library, books);
 }
 
 /* The fencing token of what has been acquired last. */
@@ -1886,7 +1875,7 @@ has_cause(int number, const char *sqlstate)
 		return sim_now() < undisturbed_from() +
 			workload_timeout_ms() * INT64_C(1000);
 	if (strcmp(sqlstate, "53200") == 0)
-		return workload_is_crowded() || claims_may_fill(client->instance);
+		return workload_path_bytes() > 0 || claims_may_fill(client->instance);
 	if (strcmp(sqlstate, "55000") == 0)
 		return holds_wanted(client);
 	return true;

@@ -60,7 +60,7 @@ extern void check_chosen(void);
 extern void check_client(int client, int instance);
 extern void check_gone(int client);
 extern void check_closed_outside(int64_t id);
-extern void check_session_ended(int instance, int64_t id, bool contenders);
+extern void check_session_ended(int instance, int64_t id, int bytes);
 extern void check_no_faults(void);
 extern bool check_excuses(void);
 extern bool check_losses(void);

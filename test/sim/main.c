@@ -293,6 +293,7 @@ static const struct
 	{"sleep", "guarantee 9: the worker's sleeps end"},
 	{"time", "guarantee 9: a free lock is granted at once"},
 	{"leaks", "guarantee 10, nothing leaks"},
+	{"room", "guarantee 10: the end of a session can be read back"},
 	{"memory", "guarantee 10: memory"},
 	{"watches", "guarantee 10: watches"},
 	{"worker", "guarantee 11, the worker may die"},

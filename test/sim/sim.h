@@ -93,7 +93,7 @@ extern bool process_is_readable(int fd);
 extern long process_read(int fd, void *buffer, size_t size);
 extern long process_write(int fd, const void *buffer, size_t size);
 
-/* The file with the sessions, of one data directory. */
+/* The file with the session, of one data directory. */
 #define SIM_FILE_SIZE	2048
 extern void instance_write_file(Instance *instance, const void *data,
 								size_t size);
@@ -132,20 +132,19 @@ extern void check_ended(int backend);
 extern void check_failed(int backend, const char *sqlstate,
 						 const char *message);
 extern void check_acquired(int backend, int name, SimMode mode, bool session,
-						   int zk_session);
+						   bool mine);
 extern void check_denied(int backend, int64_t timeout_ms);
-extern void check_renewed(int instance, int session, int64_t boottime);
+extern void check_renewed(int instance, int64_t boottime);
 extern void check_commit(int backend);
-extern void check_commit_hold(int backend, const char *name, int session,
-							  bool mine);
+extern void check_commit_hold(int backend, const char *name, bool mine);
 extern void check_committing(int backend, bool quorum);
 extern void check_committed(int backend);
 extern void check_deadlock(int backend, bool local);
 extern void check_look(int instance);
-extern void check_session(int instance, int number, int64_t id);
-extern void check_lease(int instance, int number, int64_t until);
+extern void check_session(int instance, int64_t id);
+extern void check_lease(int instance, int64_t until);
 extern void check_sleep(int instance, int64_t ms, int64_t due_ms);
-extern void check_watches(int instance, int number, size_t library,
+extern void check_watches(int instance, size_t library,
 						  size_t books);
 extern void check_token(int backend, int name, int64_t token);
 extern void check_leave(int instance, const char *path);

@@ -66,7 +66,8 @@ static bool claiming;			/* clients claim locks, and use claims */
 static int64_t ttl_us;
 static bool rows;
 static bool counter_ends;
-static bool crowded;			/* a session has room for few contenders */
+static int	path_bytes;			/* the session has room for so many, few
+								 * contenders; 0: for many */
 static int	session_timeout_ms;
 static int	handoff_quantum;
 static int	max_claims;
@@ -142,11 +143,11 @@ workload_quantum_ms(void)
 	return handoff_quantum;
 }
 
-/* Has a session room for few contenders only? */
-bool
-workload_is_crowded(void)
+/* The bytes of paths for which the session has room; 0: enough. */
+int
+workload_path_bytes(void)
 {
-	return crowded;
+	return path_bytes;
 }
 
 /* Do holders idle for longer than sessions last? */
@@ -779,8 +780,6 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 {
 	int			format = sim_chance(300000);
 	int			retain = ONE_OF(-1, -1, 0, 20, 500);
-	int			path_bytes = ONE_OF(150, 250);
-	int			sessions = ONE_OF(2, 3, 6);
 
 	commit_check = losing ? ONE_OF(0, CHECK_QUORUM, CHECK_OFF) :
 		ONE_OF(0, 0, 0, CHECK_QUORUM);
@@ -802,11 +801,8 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 		set(&options, "zklock.max_locks", 40);
 		set(&options, "zklock.max_claims", max_claims);
 		set(&options, "zklock.max_claims_per_role", max_claims);
-		if (crowded)
-		{
+		if (path_bytes > 0)
 			set(&options, "zklock.path_bytes", path_bytes);
-			set(&options, "zklock.sessions", sessions);
-		}
 		set(&options, "zklock.max_tracked_locks", 10);
 		set(&options, "zklock.node_format", format);
 		set(&options, "zklock.handoff_quantum", handoff_quantum);
@@ -840,7 +836,7 @@ choose_clients(void)
 	tangled = prone || (!ordered && sim_chance(400000));
 	saving = prone && sim_chance(500000);
 	claiming = sim_chance(300000);
-	crowded = nnames > 1 && sim_chance(200000);
+	path_bytes = nnames > 1 && sim_chance(200000) ? ONE_OF(250, 500, 1000) : 0;
 	rows = sim_chance(saving ? 800000 : 400000);
 	hasty = sim_chance(saving ? 800000 : 200000);
 	losing = !prone && per_instance <= 3 && sim_chance(250000);
@@ -862,7 +858,8 @@ workload_begin_long(const char *mutation, int64_t us)
 	sharing = 250000;
 	permits = 2;
 	semaphore = nnames - 1;
-	prone = ordered = tangled = saving = rows = hasty = claiming = crowded = false;
+	prone = ordered = tangled = saving = rows = hasty = claiming = false;
+	path_bytes = 0;
 	losing = false;
 	deadlock_timeout = 1000;
 	lock_timeout = 0;
@@ -916,7 +913,7 @@ workload_begin(const char *mutation)
 			 hasty ? ", hasty" : "",
 			 ordered ? ", in order" : prone ? ", prone to deadlocks" :
 			 tangled ? ", tangled" : "", saving ? ", savepoints" : "",
-			 claiming ? ", claims" : "", crowded ? ", several sessions" : "",
+			 claiming ? ", claims" : "", path_bytes > 0 ? ", little room" : "",
 			 losing ? ", losses" : "");
 	if (counter_ends)
 		strcat(description, ", the counter ends");

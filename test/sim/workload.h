@@ -28,7 +28,7 @@ extern bool workload_hands_on(void);
 extern int	workload_timeout_ms(void);
 extern int	workload_max_claims(void);
 extern int	workload_quantum_ms(void);
-extern bool workload_is_crowded(void);
+extern int	workload_path_bytes(void);
 extern bool workload_is_unchecked(void);
 extern bool workload_asks_always(void);
 extern bool workload_is_losing(void);

@@ -1053,7 +1053,7 @@ end_session(Session *session, Request *request)
 {
 	Draft		draft;
 	int			n = 1;
-	int			contenders = 0;
+	int			bytes = 0;
 
 	for (int i = 0; i < BUCKETS; i++)
 		for (Node *node = servers[leader].tree.buckets[i]; node; node = node->next)
@@ -1063,7 +1063,8 @@ end_session(Session *session, Request *request)
 		for (Node *node = servers[leader].tree.buckets[i]; node; node = node->next)
 			if (node->owner == session->id)
 			{
-				contenders += strncmp(node->path, "/zklock/%", 9) != 0;
+				if (strncmp(node->path, "/zklock/%", 9) != 0)
+					bytes += 4 + strlen(node->path);
 				add_change(&draft, (Change) {
 					.kind = CHANGE_DELETE,.path = node->path
 				});
@@ -1073,7 +1074,7 @@ end_session(Session *session, Request *request)
 	});
 	session->alive = false;
 	session->ended_at = sim_now();
-	check_session_ended(session->instance, session->id, contenders > 0);
+	check_session_ended(session->instance, session->id, bytes);
 	sim_trace("session %" PRIx64 " ends with %d nodes", session->id, n - 1);
 	append(draft.changes, draft.n, request);
 }

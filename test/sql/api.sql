@@ -24,7 +24,7 @@ SELECT p.oid::regprocedure AS function, z.proparallel AS p,
 
 -- views
 \d zk_locks
-\d zk_sessions
+\d zk_session
 \d zk_stat_locks
 \d zk_deadlocks
 
@@ -69,7 +69,7 @@ SELECT zk_unlock('api');
 COMMIT;
 SELECT * FROM zk_locks;
 \echo :SQLSTATE
-SELECT * FROM zk_sessions;
+SELECT * FROM zk_session;
 SELECT * FROM zk_stat_locks;
 SELECT * FROM zk_deadlocks;
 SELECT * FROM zk_fleet_locks();
@@ -79,7 +79,7 @@ SELECT * FROM zk_session_status();
 
 SET ROLE regress_zk_monitor;
 SELECT count(*) FROM zk_locks;
-SELECT count(*) FROM zk_sessions;
+SELECT count(*) FROM zk_session;
 SELECT count(*) > 0 AS locks FROM zk_stat_locks;
 SELECT count(*) FROM zk_deadlocks;
 SELECT count(*) >= 0 AS queues FROM zk_fleet_locks();

@@ -4,16 +4,16 @@ CREATE FUNCTION wait_for_path_bytes(wanted bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   FOR i IN 1 .. 18000 LOOP
-    IF (SELECT path_bytes = wanted FROM zk_sessions) THEN
+    IF (SELECT path_bytes = wanted FROM zk_session) THEN
       RETURN true;
     END IF;
     PERFORM pg_sleep(0.01);
   END LOOP;
-  RAISE WARNING 'path_bytes: %, not %', (SELECT path_bytes FROM zk_sessions), wanted;
+  RAISE WARNING 'path_bytes: %, not %', (SELECT path_bytes FROM zk_session), wanted;
   RETURN false;
 END$$;
 SELECT wait_for_path_bytes(0);
-SELECT max_path_bytes FROM zk_sessions;
+SELECT max_path_bytes FROM zk_session;
 
 -- zk_queue shows paths without the chroot
 SELECT coalesce(length(substring(current_setting('zklock.servers') FROM '/.+$')), 0) + 4 AS more \gset

@@ -28,7 +28,7 @@ SELECT position,
        port = current_setting('port')::int AS port, q.pid = pg_backend_pid() AS pid,
        q.session_id = s.session_id AS session,
        q.queued_at BETWEEN now() - '1 hour'::interval AND now() + '1 hour' AS queued_at
-  FROM zk_queue('queue/own') q, zk_sessions s;
+  FROM zk_queue('queue/own') q, zk_session s;
 SELECT count(*) FROM zk_queue('queue/ow');
 
 -- one question after the other in one statement

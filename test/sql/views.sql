@@ -34,10 +34,10 @@ SELECT count(*) FROM zk_locks;
 -- the session, with a lock just granted
 DO $$
 DECLARE
-  s zk_sessions;
+  s zk_session;
 BEGIN
   PERFORM zk_lock('a');
-  SELECT * INTO STRICT s FROM zk_sessions;
+  SELECT * INTO STRICT s FROM zk_session;
   RAISE NOTICE 'state: %', s.state;
   RAISE NOTICE 'state_change: %', s.state_change <= clock_timestamp();
   RAISE NOTICE 'session_id: %', s.session_id ~ '^0x[0-9a-f]{1,16}$';

@@ -94,7 +94,7 @@ for my $dbname ('postgres', 'other')
 		'its data says who we are');
 	is( sprintf('0x%x', $node->{ephemeralOwner}),
 		session_of($a),
-		'it is an ephemeral node of the session that zk_sessions shows');
+		'it is an ephemeral node of the session that zk_session shows');
 	is($holder->run("SELECT zk_fencing_token('n')")->{out},
 		$node->{czxid}, 'its czxid is the fencing token');
 	my $locks = $a->safe_psql('postgres',
@@ -665,7 +665,7 @@ for my $node ($a, $b, $c)
 
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM zk_locks'),
 		0, "$name has no lock");
-	is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_sessions'),
+	is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 		'1|0', "$name has had one session, and it never broke");
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/,
 		"$name has not crashed");

@@ -21,7 +21,7 @@ my $servers = $zk->connstr;
 my ($a, $b);
 my $foreign;
 
-sub state_of { return value($_[0], 'SELECT state FROM zk_sessions'); }
+sub state_of { return value($_[0], 'SELECT state FROM zk_session'); }
 
 # Settings in postgresql.conf; undef takes one out.  Waits until they are
 # applied and, if $state is given, until the session is in that state again.
@@ -42,7 +42,7 @@ sub set_and_reload
 	poll_until(
 		sub {
 			my $now = value($node,
-				"SELECT coalesce(worker_pid, $worker), coalesce(session_id, '') FROM zk_sessions");
+				"SELECT coalesce(worker_pid, $worker), coalesce(session_id, '') FROM zk_session");
 			return $now ne "$worker|$session";
 		},
 		'the worker to apply new settings');
@@ -89,7 +89,7 @@ sub no_session
 		message => "could not reach ZooKeeper for lock \"$lock\"",
 		detail => qr/^There was no session with "\Q$at\E" for $ms ms(: $reason|\.$)/,
 		hint => 'Check "zklock.servers" and that ZooKeeper is running;'
-		  . ' the view zk_sessions shows the state.',
+		  . ' the view zk_session shows the state.',
 	};
 }
 
@@ -104,7 +104,7 @@ $plain->start;
 $plain->safe_psql('postgres', 'CREATE EXTENSION zklock');
 for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 	"zk_fencing_token('x')", "zk_fence('x')", 'zk_stat_reset()',
-	'* FROM zk_locks', '* FROM zk_sessions', '* FROM zk_stat')
+	'* FROM zk_locks', '* FROM zk_session', '* FROM zk_stat')
 {
 	sql_error(
 		$plain,
@@ -132,10 +132,10 @@ for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 	cmp_ok(time - $start, '>=', 2, 'after the session timeout');
 	sql_error($a, "SELECT zk_try_lock('x')", no_session('x', 2000, '.*'),
 		'no ZooKeeper: zk_try_lock');
-	is(state_of($a), 'connecting', 'zk_sessions shows the state');
-	is(value($a, 'SELECT session_id IS NULL AND server IS NULL FROM zk_sessions'),
+	is(state_of($a), 'connecting', 'zk_session shows the state');
+	is(value($a, 'SELECT session_id IS NULL AND server IS NULL FROM zk_session'),
 		't', 'and that there is no session');
-	like(value($a, 'SELECT last_error FROM zk_sessions'),
+	like(value($a, 'SELECT last_error FROM zk_session'),
 		qr/refused|connect/, 'and why');
 
 	# b would wait for long
@@ -148,8 +148,8 @@ for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 	$waiter->run_ok('COMMIT');
 	$waiter->quit;
 	works($a, 'ZooKeeper is there');
-	is(value($a, 'SELECT last_error FROM zk_sessions'), '', 'zk_sessions has no error');
-	like($a->safe_psql('postgres', 'SELECT state, server, servers, timeout, sessions FROM zk_sessions'),
+	is(value($a, 'SELECT last_error FROM zk_session'), '', 'zk_session has no error');
+	like($a->safe_psql('postgres', 'SELECT state, server, servers, timeout, sessions FROM zk_session'),
 		qr/^connected\|(127\.0\.0\.1:\d+)\|\1\|00:00:02\|1$/, 'and shows the session');
 	$foreign = $zk->client(timeout => 60);
 }
@@ -273,7 +273,7 @@ sub no_zookeeper_waits
 	}
 
 	# in the file, at reload
-	my $before = value($a, 'SELECT session_id, worker_pid FROM zk_sessions');
+	my $before = value($a, 'SELECT session_id, worker_pid FROM zk_session');
 	my $offset = -s $a->logfile;
 	$a->append_conf('postgresql.conf', "zklock.servers = 'nonsense'");
 	$a->reload;
@@ -282,7 +282,7 @@ sub no_zookeeper_waits
 	$a->wait_for_log(qr/"nonsense" is not of the form host:port/, $offset);
 	is(value($a, 'SHOW zklock.servers'), $servers, 'the old value stays in force');
 	works($a, 'wrong servers string at reload');
-	is(value($a, 'SELECT session_id, worker_pid FROM zk_sessions'),
+	is(value($a, 'SELECT session_id, worker_pid FROM zk_session'),
 		$before, 'and the session too');
 
 	# at start: PostgreSQL complains, and nothing takes its place
@@ -305,11 +305,11 @@ sub no_zookeeper_waits
 	my $away = 'nohost.invalid:2181';
 
 	set_and_reload($a, undef, 'zklock.servers' => $away);
-	poll_until(sub { value($a, 'SELECT last_error FROM zk_sessions') ne '' },
+	poll_until(sub { value($a, 'SELECT last_error FROM zk_session') ne '' },
 		'the worker to meet the wrong host');
 	sql_error($a, "SELECT zk_lock('x')", no_session('x', 2000, '.+', $away),
 		'unresolvable host');
-	note(value($a, 'SELECT state, last_error FROM zk_sessions'));
+	note(value($a, 'SELECT state, last_error FROM zk_session'));
 	set_and_reload($a, 'connected', 'zklock.servers' => undef);
 	works($a, 'host made right');
 }
@@ -481,15 +481,15 @@ for my $how ('stop', 'kill9')
 	};
 	my @before = $queue->();
 	my $session = session_of($b);
-	my $reconnects = value($b, 'SELECT reconnects FROM zk_sessions');
+	my $reconnects = value($b, 'SELECT reconnects FROM zk_session');
 
 	$zk->$how;
 	wait_state($b, 'suspended');
 	$zk->start;
 	wait_state($b, 'connected');
 	is(session_of($b), $session, "$how: the session survives");
-	is(value($b, 'SELECT reconnects FROM zk_sessions'), $reconnects + 1,
-		"$how: zk_sessions counts it");
+	is(value($b, 'SELECT reconnects FROM zk_session'), $reconnects + 1,
+		"$how: zk_session counts it");
 	is_deeply([ $queue->() ], \@before, "$how: everybody is in the same place");
 	wait_state($a, 'connected');
 	ok(!$waiter->done, "$how: the waiter waits");
@@ -716,7 +716,7 @@ for my $how ('stop', 'kill9')
 	set_and_reload($_, undef, 'zklock.servers' => $server[0]) for ($a, $b);
 	for my $node ($a, $b)
 	{
-		poll_until(sub { value($node, "SELECT state || server FROM zk_sessions") eq "connected$server[0]" },
+		poll_until(sub { value($node, "SELECT state || server FROM zk_session") eq "connected$server[0]" },
 			'the session with the ensemble');
 	}
 	my $holder = holder($a, 'c');
@@ -730,7 +730,7 @@ for my $how ('stop', 'kill9')
 	for my $to (1, 2)
 	{
 		set_and_reload($a, undef, 'zklock.servers' => $server[$to]);
-		poll_until(sub { value($a, 'SELECT server FROM zk_sessions') eq $server[$to] },
+		poll_until(sub { value($a, 'SELECT server FROM zk_session') eq $server[$to] },
 			'the session to move');
 		is(state_of($a) . ' ' . session_of($a), "connected $session",
 			"server $to: the session is the same");
@@ -741,10 +741,10 @@ for my $how ('stop', 'kill9')
 
 	# the member that we are at ends, and another one is there
 	set_and_reload($a, undef, 'zklock.servers' => $three->connstr);
-	poll_until(sub { value($a, 'SELECT coalesce(server, $$$$) FROM zk_sessions') ne '' }, 'the session');
-	my ($at) = grep { $server[$_] eq value($a, 'SELECT server FROM zk_sessions') } 0 .. 2;
+	poll_until(sub { value($a, 'SELECT coalesce(server, $$$$) FROM zk_session') ne '' }, 'the session');
+	my ($at) = grep { $server[$_] eq value($a, 'SELECT server FROM zk_session') } 0 .. 2;
 	$three->kill9($at);
-	poll_until(sub { my $now = value($a, 'SELECT server FROM zk_sessions'); $now ne '' && $now ne $server[$at] },
+	poll_until(sub { my $now = value($a, 'SELECT server FROM zk_session'); $now ne '' && $now ne $server[$at] },
 		'the session to go to another member');
 	is(session_of($a), $session, 'a member ends: the session is the same');
 	set_and_reload($b, undef, 'zklock.servers' => $three->connstr);
@@ -767,7 +767,7 @@ for my $how ('stop', 'kill9')
 	set_and_reload($_, undef, 'zklock.servers' => undef) for ($a, $b);
 	for my $node ($a, $b)
 	{
-		poll_until(sub { value($node, "SELECT state || server FROM zk_sessions") eq "connected$servers" },
+		poll_until(sub { value($node, "SELECT state || server FROM zk_session") eq "connected$servers" },
 			'the session with the single server');
 	}
 	$three->stop;

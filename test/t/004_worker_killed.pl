@@ -57,7 +57,7 @@ sub start_cluster
 			worker integer;
 		BEGIN
 			LOOP
-				SELECT worker_pid INTO worker FROM zk_sessions
+				SELECT worker_pid INTO worker FROM zk_session
 				 WHERE state = 'connected' AND worker_pid IS DISTINCT FROM last;
 				EXIT WHEN FOUND;
 				PERFORM pg_sleep(0.01);
@@ -130,7 +130,7 @@ for my $cluster (@clusters)
 {
 	wait_connected($cluster->{node});
 	is(session_of($cluster->{node}), $cluster->{session}, 'it is still the same session');
-	is(value($cluster->{node}, 'SELECT sessions FROM zk_sessions'), 1, '... and there was no other');
+	is(value($cluster->{node}, 'SELECT sessions FROM zk_session'), 1, '... and there was no other');
 }
 poll_until(sub { lock_ephemerals($zk) == 0 }, 'the last contender to go');
 pass('no contender is left');

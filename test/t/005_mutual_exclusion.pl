@@ -233,7 +233,7 @@ run_part(2, 0, (
 		sub { $zk->kill9; $zk->start; }) x soak(1, 3));
 for my $name (sort keys %cluster)
 {
-	is($cluster{$name}->safe_psql('postgres', 'SELECT sessions FROM zk_sessions'),
+	is($cluster{$name}->safe_psql('postgres', 'SELECT sessions FROM zk_session'),
 		1, "instance $name has kept its session");
 	unlike(slurp_file($cluster{$name}->logfile), qr/PANIC|TRAP|was terminated by signal/,
 		"instance $name has not crashed");

@@ -175,7 +175,7 @@ sub wait_server
 	my ($address) = @_;
 
 	poll_until(
-		sub { $a->safe_psql('postgres', 'SELECT server FROM zk_sessions') eq $address },
+		sub { $a->safe_psql('postgres', 'SELECT server FROM zk_session') eq $address },
 		"the worker to be with $address");
 	return;
 }

@@ -770,7 +770,7 @@ wait_leases(0, lock_dir('load') . '/leases');
 for my $node ($a, $b)
 {
 	is(value($node, 'SELECT count(*) FROM zk_locks'), 0, $node->name . ': no lock is left');
-	is(value($node, 'SELECT sessions FROM zk_sessions'), 1, $node->name . ': one session so far');
+	is(value($node, 'SELECT sessions FROM zk_session'), 1, $node->name . ': one session so far');
 }
 {
 	my @lost = (
@@ -816,7 +816,7 @@ for my $node ($a, $b)
 
 	wait_contenders($zk, 'next/rw', 2);
 	ok(end_session($b, $foreign), 'the session of those who wait is ended');
-	$b->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_sessions');
+	$b->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
 	wait_contenders($zk, 'next/rw', 2);
 	ok(!$_->done, 'they wait on') for @waiting;
 	is_over($_) for @held;

@@ -683,7 +683,7 @@ for my $name (sort keys %cluster)
 	ok( $node->poll_query_until('postgres',
 			'SELECT slots = 0 AND slot_users = 0 FROM zk_stat'),
 		"$name: no slot is in use");
-	is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_sessions'),
+	is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 		'1|0', "$name: it has had one session, and it never broke");
 	unlike(slurp_file($node->logfile), qr/PANIC|TRAP|was terminated by signal/,
 		"$name: it has not crashed");

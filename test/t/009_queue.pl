@@ -552,12 +552,12 @@ comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 		sqlstate => '57P03',
 		message => 'could not reach ZooKeeper for lock "away"',
 		detail => qr/^There was no session with/,
-		hint => qr/zk_sessions/);
+		hint => qr/zk_session/);
 
 	$zk->stop;
 	poll_until(
 		sub {
-			$c->safe_psql('postgres', 'SELECT state FROM zk_sessions') ne 'connected';
+			$c->safe_psql('postgres', 'SELECT state FROM zk_session') ne 'connected';
 		},
 		'the connection to be lost');
 	sql_error($c, "SELECT * FROM zk_queue('away')", \%no_session, 'zk_queue without ZooKeeper');

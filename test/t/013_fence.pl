@@ -38,7 +38,7 @@ sub continue_worker
 
 	kill 'CONT', $worker;
 	poll_until(
-		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_sessions") eq 't' },
+		sub { value($node, "SELECT state = 'connected' AND session_id <> '$old' FROM zk_session") eq 't' },
 		'a new session');
 	return;
 }

@@ -40,7 +40,7 @@ SQL
 
 my $client = $zk->client;
 
-sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions'); }
+sub lease { return value($a, 'SELECT extract(epoch FROM lease) FROM zk_session'); }
 
 sub wait_lease
 {
@@ -99,7 +99,7 @@ $s->run_ok('COMMIT', 'a commit right after the lock');
 poll_until(
 	sub {
 		$s->run("BEGIN; SELECT zk_lock('x')");
-		my $left = $s->run('SELECT extract(epoch FROM lease) FROM zk_sessions')->{out};
+		my $left = $s->run('SELECT extract(epoch FROM lease) FROM zk_session')->{out};
 		$s->run('COMMIT');
 		return $left > 0;
 	},
@@ -119,7 +119,7 @@ $zk->resume(0);
 # after a restart.
 value($a, "ALTER SYSTEM SET zklock.session_timeout = '30s'");
 $a->reload;
-poll_until(sub { value($a, "SELECT timeout = '30s' AND state = 'connected' FROM zk_sessions") eq 't' },
+poll_until(sub { value($a, "SELECT timeout = '30s' AND state = 'connected' FROM zk_session") eq 't' },
 	'the new timeout');
 $s->run("BEGIN; SELECT zk_lock('x')");
 my ($renewed, $last, $longest) = (0, 0, 0);
@@ -136,7 +136,7 @@ cmp_ok($longest, '<', 12, 'a timeout that was raised does not make the lease lon
 $s->run('COMMIT');
 value($a, 'ALTER SYSTEM RESET zklock.session_timeout');
 $a->reload;
-poll_until(sub { value($a, "SELECT timeout = '12s' AND state = 'connected' FROM zk_sessions") eq 't' },
+poll_until(sub { value($a, "SELECT timeout = '12s' AND state = 'connected' FROM zk_session") eq 't' },
 	'the old timeout');
 
 #
@@ -365,7 +365,7 @@ error_is($s->run('COMMIT'), \%lost_at_commit, 'lost: and yet there is no commit'
 
 $s->run("BEGIN; SELECT zk_lock('x'); INSERT INTO sales VALUES (1); INSERT INTO far_sales VALUES (1)");
 my ($worker, $session) =
-  split /\|/, value($a, 'SELECT worker_pid, session_id FROM zk_sessions');
+  split /\|/, value($a, 'SELECT worker_pid, session_id FROM zk_session');
 kill 'STOP', $worker;
 ok($client->kill_session($session), 'the session is ended behind the back of the worker');
 wait_no_lease();

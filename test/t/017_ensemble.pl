@@ -49,7 +49,7 @@ sub server_of
 	my ($node) = @_;
 	my $i = value($node, q{
 		SELECT array_position(string_to_array(servers, ','), server) - 1
-		  FROM zk_sessions WHERE state = 'connected'});
+		  FROM zk_session WHERE state = 'connected'});
 	return $i eq '' ? undef : $i;
 }
 
@@ -66,14 +66,14 @@ sub attach
 	return;
 }
 
-sub reconnects { return value($_[0], 'SELECT reconnects FROM zk_sessions'); }
+sub reconnects { return value($_[0], 'SELECT reconnects FROM zk_session'); }
 
 sub past_lease
 {
 	my ($node) = @_;
 
 	poll_until(
-		sub { value($node, "SELECT coalesce(lease, '0') <= '0' FROM zk_sessions") eq 't' },
+		sub { value($node, "SELECT coalesce(lease, '0') <= '0' FROM zk_session") eq 't' },
 		"the end of " . $node->name . "'s lease");
 	return;
 }
@@ -273,7 +273,7 @@ live_through(
 
 		$a->reload;
 		poll_until(
-			sub { value($a, "SELECT servers = '$servers' AND state = 'connected' FROM zk_sessions") eq 't' },
+			sub { value($a, "SELECT servers = '$servers' AND state = 'connected' FROM zk_session") eq 't' },
 			'the worker to know the new servers');
 	};
 
@@ -304,7 +304,7 @@ for my $node ($a, $b)
 	value($node, q{ALTER SYSTEM SET zklock.session_timeout = '4s'});
 	$node->reload;
 	poll_until(
-		sub { value($node, q{SELECT state = 'connected' AND timeout = '4s' FROM zk_sessions}) eq 't' },
+		sub { value($node, q{SELECT state = 'connected' AND timeout = '4s' FROM zk_session}) eq 't' },
 		'a shorter session timeout');
 }
 
@@ -506,7 +506,7 @@ sub lose_data
 	# has just started.
 	lose_data();
 	$holder->send('COMMIT');
-	value($_, 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions') for ($a, $b);
+	value($_, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session') for ($a, $b);
 	error_is($holder->result, $lock_lost, 'lost data: no lock is left');
 	changes_are('lost data: nothing was committed');
 	wait_connected($_) for ($a, $b);

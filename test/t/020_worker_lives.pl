@@ -217,7 +217,7 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 		is((read_file(session_file($a)))[4], hex($session), "crash $n without ZooKeeper: the file stays");
 	}
 	my $early = waiter($a, 'y', 2);
-	is(value($a, 'SELECT state, session_id IS NULL FROM zk_sessions'), 'connecting|t', 'there is no session');
+	is(value($a, 'SELECT state, session_id IS NULL FROM zk_session'), 'connecting|t', 'there is no session');
 	ok(waits($remote), 'who waited waits');
 
 	$zk->start;

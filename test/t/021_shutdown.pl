@@ -284,7 +284,7 @@ sub is_clean
 	my $behind = remote_waiter('idle');
 
 	$zk->kill9;
-	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_sessions");
+	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_session");
 	$a->stop('fast');
 	ok(-e $file, 'without ZooKeeper: what could not be closed is remembered');
 	$zk->start;
@@ -314,7 +314,7 @@ sub is_clean
 	my $start = time;
 	run_log(
 		[ 'postgres', '--single', '-D', $a->data_dir, 'postgres' ], '<',
-		\join('', map { "SELECT $_\n" } @calls, 'zk_unlock_all()', 'count(*), 99 FROM zk_locks', 'state FROM zk_sessions'),
+		\join('', map { "SELECT $_\n" } @calls, 'zk_unlock_all()', 'count(*), 99 FROM zk_locks', 'state FROM zk_session'),
 		'>', \$out, '2>', \$err);
 	is($?, 0, 'single-user mode ends well');
 	is(scalar(() = $err =~ /ERROR:  cannot use locks in ZooKeeper in single-user mode/g),

@@ -162,7 +162,7 @@ sub hunt
 	  if time - $killed_at > $PostgreSQL::Test::Utils::timeout_default;
 	begin(
 		$killer,
-		'SELECT pg_sleep(random() * 0.1), worker_pid FROM zk_sessions'
+		'SELECT pg_sleep(random() * 0.1), worker_pid FROM zk_session'
 		  . " WHERE state = 'connected' AND worker_pid <> $last",
 		sub {
 			my ($pid) = ($_[1]{out} // '') =~ /(\d+)$/ or return hunt();
@@ -193,7 +193,7 @@ for my $name (qw(a b))
 {
 	is(value($cluster{$name}, 'SELECT count(*) FROM t'), $commits{$name} - @kept_waiting / 2,
 		"$name: what was committed is there");
-	is(value($cluster{$name}, 'SELECT sessions, session_id IS NOT NULL FROM zk_sessions'),
+	is(value($cluster{$name}, 'SELECT sessions, session_id IS NOT NULL FROM zk_session'),
 		'1|t', "$name has kept its session");
 	is(value($cluster{$name}, 'SELECT lost, failed FROM zk_stat'), '0|0', "$name has lost no lock");
 	is(value($cluster{$name}, 'SELECT count(*) FROM zk_locks'), 0, "$name: no lock is left");

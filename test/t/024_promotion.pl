@@ -82,7 +82,7 @@ is(sql($s, "BEGIN READ ONLY; SELECT zk_try_lock('r', shared => true), zk_fencing
 sub members_of
 {
 	return join ' ', split /\n/, value($_[0],
-		'SELECT cluster_name, standby, misfits IS NULL FROM zk_fleet() ORDER BY 1');
+		'SELECT cluster_name, standby, conflicts IS NULL FROM zk_fleet() ORDER BY 1');
 }
 
 comes_to(sub { members_of($a) }, 'a|f|t s|t|t', 'zk_fleet has the standby as one');
@@ -100,7 +100,7 @@ my $worker = worker_of($s);
 
 $s->promote;
 $s->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
-is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_sessions'),
+is(value($s, 'SELECT worker_pid, session_id, sessions FROM zk_session'),
 	"$worker|$session_s|1", 'promoted: the same worker, the same session');
 comes_to(sub { members_of($s) }, 'a|f|t s|f|t', 'and as a primary');
 is(sql($a, "SELECT zk_try_lock('s')")->{out}, 'f', 'the lock is held');

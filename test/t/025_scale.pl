@@ -21,7 +21,7 @@ use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
-my $held = 10_000;
+my $held = 8000;
 my $waiters = 1000;
 my $watches = $ENV{ZKLOCK_TEST_WATCHES} || 3500;
 my $ahead = 300;
@@ -166,7 +166,7 @@ END
 	took("$waiters locks after each other");
 	is($a->safe_psql('postgres', 'SELECT n FROM counter'), $waiters, 'and each alone');
 	is_clean('after many waiters');
-	is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_sessions'),
+	is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 		'1|0', 'the session of all that time');
 	$holder->quit;
 }
@@ -185,7 +185,7 @@ sub watched_by
 	return ($paths // '') =~ tr/\n//;
 }
 
-sub reconnects { return $b->safe_psql('postgres', 'SELECT reconnects FROM zk_sessions'); }
+sub reconnects { return $b->safe_psql('postgres', 'SELECT reconnects FROM zk_session'); }
 
 # Run a transaction's next statement in all of some sessions, and return the
 # errors.

@@ -169,7 +169,7 @@ is_idle('an instance that has taken no lock yet');
 		$first->run($i % 4 ? 'COMMIT' : 'ROLLBACK');
 	}
 	$first->run_ok('SELECT * FROM zk_locks');
-	$first->run_ok('SELECT * FROM zk_sessions');
+	$first->run_ok('SELECT * FROM zk_session');
 	$first->run_ok('SELECT * FROM zk_stat');
 	$first->run_ok('SELECT pg_advisory_xact_lock(1)');
 	$a->command_ok([ 'pgbench', '-n', '-S', '-c', 4, '-t', 200, 'postgres' ], 'pgbench -S');
@@ -180,7 +180,7 @@ is_idle('an instance that has taken no lock yet');
 	is_idle('nor do they later');
 }
 
-is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_sessions'),
+is($a->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 	'1|0', 'all of it in one connection');
 
 #

@@ -77,7 +77,7 @@ sub setting
 {
 	take($a, 'first');
 	$a->poll_query_until('postgres',
-		"SELECT coalesce(lease, '0') <= '0' OR lease > '10 s' FROM zk_sessions");
+		"SELECT coalesce(lease, '0') <= '0' OR lease > '10 s' FROM zk_session");
 	is(sql($a, "SELECT zk_try_lock('first', '2 s')")->{out}, 't',
 		'whether the session is alive is asked when it matters');
 }
@@ -240,10 +240,10 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 	is(try($b, 'w'), 't', 'and gives it up as well');
 
 	take($a, 'w');
-	my $reconnects = $a->safe_psql('postgres', 'SELECT reconnects FROM zk_sessions');
+	my $reconnects = $a->safe_psql('postgres', 'SELECT reconnects FROM zk_session');
 	$proxy->reset('a-0');
 	$a->poll_query_until('postgres',
-		"SELECT state = 'connected' AND reconnects > $reconnects FROM zk_sessions");
+		"SELECT state = 'connected' AND reconnects > $reconnects FROM zk_session");
 	is(owner('w'), 'a', 'kept over a reconnect');
 	is(try($b, 'w'), 't', 'and given up after it');
 
@@ -257,7 +257,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 
 	take($a, 'e');
 	end_session($a, $foreign);
-	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_sessions');
+	$a->poll_query_until('postgres', 'SELECT sessions = 2 FROM zk_session');
 	wait_no_contenders($zk, 'e');
 	is(try($a, 'e'), 't', 'a retained lock goes with its session, and nothing is lost');
 	is($a->safe_psql('postgres', 'SELECT lost FROM zk_stat'), 0, 'by anybody');

@@ -192,7 +192,7 @@ for my $try (1 .. 3)
 
 	$_->run('BEGIN') for @clients;
 	my $worker = stop_worker($node);
-	my $before = value($node, 'SELECT reconnects FROM zk_sessions');
+	my $before = value($node, 'SELECT reconnects FROM zk_session');
 	$clients[$_]->send("SELECT zk_lock('lost/$_')") for (0 .. $n - 1);
 	$node->poll_query_until('postgres',
 		"SELECT count(*) = $n FROM zk_locks WHERE NOT granted");

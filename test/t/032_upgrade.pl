@@ -22,7 +22,7 @@ use ZooKeeper;
 
 #
 # An installation with a version more: "before" lacks the last column of
-# zk_queue() and of zk_sessions, and zk_fleet(); and has zk_gone().
+# zk_queue() and of zk_session, and zk_fleet(); and has zk_gone().
 #
 
 my $top = $ENV{TESTDIR} // '.';
@@ -55,7 +55,7 @@ sub create { return part($_[0]) =~ /^(.*?;\n)/s ? $1 : die; }
 sub last_column { return create($_[0]) =~ /,\s+OUT "?(\w+)"? [^,)]+\)\nRETURNS/ ? $1 : die "no column"; }
 
 my $column = last_column('zk_session_status');
-my ($comment) = $new =~ /^(COMMENT ON COLUMN zk_sessions\.$column IS\n.*?;\n)/ms;
+my ($comment) = $new =~ /^(COMMENT ON COLUMN zk_session\.$column IS\n.*?;\n)/ms;
 my $before = $new;
 
 for my $function ('zk_queue', 'zk_session_status')
@@ -96,9 +96,9 @@ append_to_file("$scripts/zklock--before--$latest.sql", join("\n",
 	'',
 	'-- zk_queue has one more column.',
 	add_columns('zk_queue', 'text'),
-	'-- zk_sessions has one more column.',
+	'-- zk_session has one more column.',
 	add_columns('zk_session_status', ''),
-	'CREATE OR REPLACE VIEW zk_sessions AS',
+	'CREATE OR REPLACE VIEW zk_session AS',
 	'    SELECT * FROM zk_session_status();',
 	$comment,
 	'-- The servers that share the ensemble and the root',
@@ -180,7 +180,7 @@ sub works
 	$s->run_ok("SELECT zk_acquire('$db s', 2), zk_try_acquire('$db s', 2)", 'permits');
 	is($s->run_ok("SELECT zk_unlock('$db 1')", 'an unlock'), 't', 'of what is held');
 	$s->run_ok('SELECT zk_unlock_all()', 'and of all');
-	is($s->run_ok("SELECT state FROM zk_sessions", 'the session'), 'connected', 'is connected');
+	is($s->run_ok("SELECT state FROM zk_session", 'the session'), 'connected', 'is connected');
 	is($s->run_ok('SELECT taken > 0 FROM zk_stat', 'counters'), 't', 'count');
 	is($s->run_ok("SELECT token > 0 FROM zk_fences WHERE name = '$db'", 'the fence'), 't', 'stands');
 	$s->run_ok('SELECT zk_stat_reset()', 'a reset');
@@ -213,8 +213,8 @@ is_deeply(
 	[ grep { $_ ne 'before' } @old ],
 	[ map { m/--([^-]+)--[^-]+\.sql$/ && $1 ne 'before' ? $1 : () } sort glob("$scripts/zklock--*--*.sql") ],
 	'the versions with an upgrade script');
-like($fresh{public}, qr/view zk_sessions/, 'the schema is seen');
-like($fresh{'of locks'}, qr/view "of locks"\.zk_sessions/, 'the other one, too');
+like($fresh{public}, qr/view zk_session/, 'the schema is seen');
+like($fresh{'of locks'}, qr/view "of locks"\.zk_session/, 'the other one, too');
 in_db($a, 'postgres', 'CREATE ROLE reader');
 
 for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
@@ -231,11 +231,11 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 
 	# what users have made of it
 	in_db($a, $db, q{
-		CREATE VIEW connected AS SELECT state, server FROM zk_sessions;
+		CREATE VIEW connected AS SELECT state, server FROM zk_session;
 		CREATE VIEW busy AS SELECT name, pid FROM zk_locks;
 		CREATE VIEW taken AS SELECT taken FROM zk_stat;
 		CREATE VIEW queue AS SELECT * FROM zk_queue('q');
-		GRANT SELECT ON zk_sessions, zk_locks, zk_stat TO reader;
+		GRANT SELECT ON zk_session, zk_locks, zk_stat TO reader;
 		GRANT EXECUTE ON FUNCTION zk_queue, zk_session_status TO reader;
 		REVOKE EXECUTE ON FUNCTION zk_lock FROM PUBLIC});
 	my $columns = columns($db, 'queue');
@@ -255,7 +255,7 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 	$holder->quit;
 	is(in_db($a, $db, q{
 		SELECT bool_and(has_table_privilege('reader', v, 'SELECT'))
-		  FROM unnest('{zk_sessions, zk_locks, zk_stat}'::regclass[]) v}),
+		  FROM unnest('{zk_session, zk_locks, zk_stat}'::regclass[]) v}),
 		't', 'privileges on views are kept');
 	is(in_db($a, $db, q{
 		SELECT p::text, has_function_privilege('reader', p, 'EXECUTE')
@@ -265,7 +265,7 @@ for my $case (map { my $old = $_; map { [ $old, $_ ] } sort keys %fresh } @old)
 
 	in_db($a, $db, q{
 		DROP VIEW connected, busy, taken, queue;
-		REVOKE SELECT ON zk_sessions, zk_locks, zk_stat FROM reader;
+		REVOKE SELECT ON zk_session, zk_locks, zk_stat FROM reader;
 		REVOKE EXECUTE ON FUNCTION zk_queue, zk_session_status FROM reader;
 		GRANT EXECUTE ON FUNCTION zk_lock TO PUBLIC});
 	is(schema_of($db), $fresh{$in}, "$old in $in updated is as $latest");

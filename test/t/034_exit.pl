@@ -44,7 +44,7 @@ sub holder_with_table
 sub wait_no_lease
 {
 	$a->poll_query_until('postgres',
-		q{SELECT lease <= '0'::interval AND state <> 'connected' FROM zk_sessions});
+		q{SELECT lease <= '0'::interval AND state <> 'connected' FROM zk_session});
 	return;
 }
 

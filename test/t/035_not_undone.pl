@@ -162,7 +162,7 @@ prepared('p2', 12);
 $s->run_ok("SELECT zk_lock('x', session => true)");
 $zk->pause;
 alter_system($a, 'zklock.no_lease' => 'on');
-poll_until(sub { value($a, 'SELECT extract(epoch FROM lease) FROM zk_sessions') == 0 }, 'the lease to run out');
+poll_until(sub { value($a, 'SELECT extract(epoch FROM lease) FROM zk_session') == 0 }, 'the lease to run out');
 $s->send("COMMIT PREPARED 'p2'");
 $s->wait_waiting(2);
 value($a, 'SELECT pg_cancel_backend(' . $s->pid . ')');

@@ -115,7 +115,7 @@ unlike($log, qr/terminating any other active server processes/, 'PostgreSQL was 
 unlike($log, qr/was terminated by signal/, 'no process has died of a signal');
 cmp_ok($failures, '>', 1, 'though the worker was replaced');
 
-poll_until(sub { $a->safe_psql('postgres', 'SELECT server FROM zk_sessions') eq $zk->connstr },
+poll_until(sub { $a->safe_psql('postgres', 'SELECT server FROM zk_session') eq $zk->connstr },
 	'the worker to be with ZooKeeper again');
 $witness->run_ok("BEGIN; SELECT zk_lock(n) FROM unnest('{a,b,c,d}'::text[]) n", 'with a real server: locks');
 is(scalar(contenders($zk, $_)), 1, "... in ZooKeeper: $_") for qw(a b c d);

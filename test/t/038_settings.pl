@@ -49,8 +49,8 @@ sub last_error
 {
 	my ($node) = @_;
 
-	$node->poll_query_until('postgres', 'SELECT last_error IS NOT NULL FROM zk_sessions');
-	return sql($node, 'SELECT state, server, last_error FROM zk_sessions')->{out};
+	$node->poll_query_until('postgres', 'SELECT last_error IS NOT NULL FROM zk_session');
+	return sql($node, 'SELECT state, server, last_error FROM zk_session')->{out};
 }
 
 # Wait until new sessions have another value.
@@ -94,7 +94,7 @@ for my $case (
 			"servers \"$value\": a lock call fails");
 	}
 	like(last_error($a), qr/^down\|\|invalid value for parameter "zklock.servers": "\Q$value\E": /,
-		'... and zk_sessions shows it');
+		'... and zk_session shows it');
 }
 like(slurp_file($a->logfile), qr/WARNING:  invalid value for parameter "zklock.servers": "127.0.0.1"/,
 	'the log has it');
@@ -109,7 +109,7 @@ $a->restart;
 is(sql($a, "ALTER SYSTEM SET zklock.servers = '127.0.0.1'")->{sqlstate}, '22023',
 	'ALTER SYSTEM refuses a wrong value, even that in force');
 last_error($a);
-sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
+sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 like(last_error($a), qr/^down\|\|/, 'another worker is down, too');
 sql_error($a, "SELECT zk_lock('x')", wrong('zklock.servers', qr/^The value is "127.0.0.1"\./),
 	'... and lock calls fail');
@@ -119,7 +119,7 @@ my $session = ZkSession->new($a);
 edit_settings($a, %right);
 $a->reload;
 ok(wait_connected($a), 'corrected and reloaded: connected');
-is(sql($a, 'SELECT last_error IS NULL FROM zk_sessions')->{out}, 't', '... and no error left');
+is(sql($a, 'SELECT last_error IS NULL FROM zk_session')->{out}, 't', '... and no error left');
 is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', '... and it locks');
 wait_shown($a, 'zklock.servers', $zk->connstr);
 poll_until(sub { $session->run("SELECT zk_try_lock('x', '1 min')")->{out} eq 't' },
@@ -197,7 +197,7 @@ for my $case (
 	  if $name eq 'zklock.advisory_locks';
 	is(scalar(contenders($zk, 'x')), 0, "... and nothing is in ZooKeeper");
 	like(last_error($a), qr/^$state\|.*\|invalid value for parameter "\Q$name\E"/,
-		'zk_sessions tells');
+		'zk_session tells');
 	is(sql($a, "ALTER SYSTEM SET $name = '$value'")->{sqlstate}, '22023', 'ALTER SYSTEM refuses it');
 	is( sql($a, 'SET force_parallel_mode = on; SELECT count(*) > 0 FROM pg_class')->{out},
 		't', 'parallel queries run');
@@ -230,7 +230,7 @@ $a->safe_psql('postgres', q{
 	ALTER ROLE free IN DATABASE postgres SET zklock.root = '/free'});
 edit_settings($a, 'shared_preload_libraries' => 'zklock');
 $a->restart;
-poll_until(sub { sql($a, 'SELECT state FROM zk_sessions')->{out} eq 'connected' },
+poll_until(sub { sql($a, 'SELECT state FROM zk_session')->{out} eq 'connected' },
 	'the instance to be connected');
 for my $case ([ 'shop', 'shop' ], [ 'postgres', 'shops' ])
 {
@@ -264,14 +264,14 @@ SKIP:
 		edit_settings($a, 'zklock.servers' => $servers);
 		$a->reload;
 		poll_until(
-			sub { sql($a, 'SELECT server, servers FROM zk_sessions')->{out} eq "[::1]:$port|$servers" },
+			sub { sql($a, 'SELECT server, servers FROM zk_session')->{out} eq "[::1]:$port|$servers" },
 			"the instance to be connected to $servers");
 		pass("$servers: connected");
 	}
 	edit_settings($a, %right);
 	$a->reload;
 	poll_until(
-		sub { sql($a, 'SELECT server FROM zk_sessions')->{out} eq "127.0.0.1:$port" },
+		sub { sql($a, 'SELECT server FROM zk_session')->{out} eq "127.0.0.1:$port" },
 		'the instance to be connected as before');
 	is(sql($a, "SELECT zk_try_lock('x', '1 min')")->{out}, 't', 'and it locks');
 }

@@ -187,7 +187,7 @@ make_known('denied');
 	$_->run('ROLLBACK') for @sessions;
 }
 
-is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_sessions'),
+is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 	'1|0', 'one session, one connection');
 
 $node->stop;

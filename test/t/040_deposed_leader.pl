@@ -46,7 +46,7 @@ sub is_attached
 		sub {
 			my $i = value($a, q{
 				SELECT array_position(string_to_array(servers, ','), server) - 1
-				  FROM zk_sessions WHERE state = 'connected'});
+				  FROM zk_session WHERE state = 'connected'});
 			return $i ne '' && grep { $_ == $i } @servers;
 		},
 		"the instance to be connected to one of @servers");

@@ -42,7 +42,7 @@ sub orphans
 {
 	my ($dir, $kind) = @_;
 	my $session = session_of($a);
-	my $reconnects = value($a, 'SELECT reconnects FROM zk_sessions');
+	my $reconnects = value($a, 'SELECT reconnects FROM zk_session');
 	my ($before) = connections($session);
 
 	$foreign->create($dir, makepath => 1) if !$foreign->exists($dir);
@@ -50,7 +50,7 @@ sub orphans
 	poll_until(
 		sub {
 			my ($connected, $again) =
-			  split /\|/, value($a, "SELECT state = 'connected', reconnects > $reconnects FROM zk_sessions");
+			  split /\|/, value($a, "SELECT state = 'connected', reconnects > $reconnects FROM zk_session");
 			my @now = connections($session);
 
 			return $connected eq 't' && @now == 1 && ($again eq 't' || $now[0] eq $before);

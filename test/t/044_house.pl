@@ -144,16 +144,13 @@ plant('folders include what they may',
 		'worker/lock/planted.h' => include('"worker/zookeeper/planted.h"'),
 		'worker/deadlock/planted.h' => include('"core/deadlock/planted.h"',
 			'"worker/lock/planted.h"', '"worker/zookeeper/planted.h"'),
-		'worker/fleet/planted.h' => include('"worker/zookeeper/planted.h"'),
 		'worker/planted.h' => include('"worker/deadlock/planted.h"',
-			'"worker/fleet/planted.h"') });
+			'"worker/lock/planted.h"') });
 my %wrong = (
 	'core/lock' => ['core/deadlock'],
-	'worker/deadlock' => [qw(worker worker/fleet)],
-	'worker/fleet' => [qw(core/deadlock worker worker/deadlock worker/lock)],
-	'worker/lock' => [qw(core/deadlock worker worker/deadlock worker/fleet)],
-	'worker/zookeeper' =>
-	  [qw(core/deadlock worker worker/deadlock worker/fleet worker/lock)]);
+	'worker/deadlock' => ['worker'],
+	'worker/lock' => [qw(core/deadlock worker worker/deadlock)],
+	'worker/zookeeper' => [qw(core/deadlock worker worker/deadlock worker/lock)]);
 plant('folders include what they may not',
 	{   (map { $_ => '' } map { map { "$_/target.h" } @$_ } values %wrong),
 		map { $_ => include(map { qq("$_/target.h") } @{ $wrong{ $_ =~ s{/planted.c$}{}r } }) }

@@ -521,7 +521,7 @@ sub disturb
 
 		$run{next_look} = $now + 0.05;
 		if ($admin{ $o->{instance} }->run("SELECT worker_pid <> $o->{pid} AND state = 'connected'"
-				. ' FROM zk_sessions')->{out} eq 't')
+				. ' FROM zk_session')->{out} eq 't')
 		{
 			$o->{to} = now();
 			push @{ $run{outages} }, delete $run{outage};
@@ -531,7 +531,7 @@ sub disturb
 	if (!$run{outage} && $now > $run{next_restart} && !$run{over} && !$alone)
 	{
 		my $name = (sort keys %instance)[ rand 3 ];
-		my $pid = $admin{$name}->run('SELECT worker_pid FROM zk_sessions')->{out};
+		my $pid = $admin{$name}->run('SELECT worker_pid FROM zk_session')->{out};
 
 		if ($pid)
 		{
@@ -830,7 +830,7 @@ sub out_of_date
 	$s->waits(holder => "SELECT zk_lock('m5')", queue => { m5 => 2 });
 	$s->waits(other => "SELECT zk_lock('m5')", tier => 1);
 	poll_until(sub { owner_waits($zk, 'm1') }, 'the wait to be published');
-	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions') if $without_worker;
+	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_session') if $without_worker;
 	$admin{a}->run('SELECT pg_cancel_backend(' . $s->pid('holder') . ')');
 	$s->gives_up(holder => 'ROLLBACK TO s');
 	$s->closes(owner => "SELECT zk_lock('m1')");
@@ -874,7 +874,7 @@ if ($check && $parts{3})
 	pass('edges that stay: one probe after the other');
 	mutate('none');
 	# the next worker writes each note again
-	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
+	$admin{a}->run('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 	nobody_fails($s);
 
 	# each deadlock has several victims

@@ -51,7 +51,7 @@ sub lost_connection
 	my (@names) = @_;
 
 	$proxy->refuse(map { "$_-0" } @names);
-	$node{$_}->poll_query_until('postgres', "SELECT state <> 'connected' FROM zk_sessions") for @names;
+	$node{$_}->poll_query_until('postgres', "SELECT state <> 'connected' FROM zk_session") for @names;
 	return sub {
 		$proxy->thaw(map { "$_-0" } @names);
 		wait_connected($node{$_}) for @names;
@@ -184,7 +184,7 @@ if (ZkScene::checks())
 	pass('nothing is left below %waits');
 	ZkScene::report($timeout);
 }
-is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_sessions') } values %node),
+is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_session') } values %node),
 	'1 1 1', 'no session has ended');
 #
 # A member gives up while others are asked

@@ -95,7 +95,7 @@ is(ask($doors[0], credentials('zk2.example.org')), '', '... nor with one of a se
 ok(wait_connected($_), $_->name . ' is connected') for ($a, $b);
 for my $node ($a, $b)
 {
-	my $server = sql($node, 'SELECT server FROM zk_sessions')->{out};
+	my $server = sql($node, 'SELECT server FROM zk_session')->{out};
 
 	ok((grep { $server eq $_ } split /,/, $client{ $node->name }->connstr),
 		$node->name . ' is connected to its own stunnel');
@@ -230,7 +230,7 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 		$client{b}->restart(certificate => $certificate, doors => $through);
 		poll_until(sub { $told->() =~ $reason }, "$name to be refused: $reason");
 		$b->poll_query_until('postgres',
-			"SELECT state <> 'connected' AND last_error IS NOT NULL FROM zk_sessions");
+			"SELECT state <> 'connected' AND last_error IS NOT NULL FROM zk_session");
 		pass("refused: $name");
 	};
 
@@ -276,7 +276,7 @@ for my $case ([ 'those of ZooKeeper', [@doors], [ $a, $b ] ],
 			sqlstate => '57P03',
 			message => 'could not reach ZooKeeper for lock "x"',
 			detail => qr/^There was no session with "\Q$servers\E" for 20000 ms: (Socket|server) .*: /,
-			hint => qr/zk_sessions shows the state/,
+			hint => qr/zk_session shows the state/,
 		},
 		'a lock call fails, with servers and reason');
 	# which does not repeat itself within a minute
@@ -365,7 +365,7 @@ COMMIT;
 	}
 	note "$rounds restarts, $commits{a} and $commits{b} commits";
 	is($rounds, $restarts, "$rounds restarts");
-	cmp_ok(sql($_, 'SELECT reconnects FROM zk_sessions')->{out}, '>', 0, $_->name . ' has connected again')
+	cmp_ok(sql($_, 'SELECT reconnects FROM zk_session')->{out}, '>', 0, $_->name . ' has connected again')
 	  for ($a, $b);
 	is(join(' ', $sections->()), "$commits{a} $commits{b}", 'all that was committed is there');
 	is(sql($a, 'SELECT n FROM counter')->{out}, $commits{a} + $commits{b}, 'nothing is lost');

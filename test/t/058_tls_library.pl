@@ -88,7 +88,7 @@ my $b;
 edit_settings($a, files($path), 'zklock.servers' => $secure);
 $a->restart;
 ok(wait_connected($a), 'connected');
-is(sql($a, 'SELECT server FROM zk_sessions')->{out}, $secure, '... to the port for TLS');
+is(sql($a, 'SELECT server FROM zk_session')->{out}, $secure, '... to the port for TLS');
 {
 	# why the page wants stunnel
 	my $server = $tls->certificate('zk1.example.org');
@@ -106,7 +106,7 @@ is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.tls_key')->{sqlstat
 	my $waiter = waiter($b, 'x', 2);
 
 	$zk->kill9;
-	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_sessions");
+	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_session");
 	$zk->start;
 	ok(wait_connected($a), 'connected again');
 	is(session_of($a), $session, '... in the same session');
@@ -128,7 +128,7 @@ for my $node ($a)
 {
 	my $other = $tls->certificate('db2.example.org');
 	my $key = "$path.key";
-	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions'); };
+	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session'); };
 
 	chmod 0640, $key or die;
 	$reconnect->();
@@ -148,7 +148,7 @@ for my $node ($a)
 		edit_settings($a, $name => $value);
 		$a->reload;
 		wait_last_error($a, $error);
-		isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', "$name = $value: refused");
+		isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', "$name = $value: refused");
 		edit_settings($a, files($path));
 		$a->reload;
 		ok(wait_connected($a), '... until it is right');
@@ -174,7 +174,7 @@ for my $node ($a)
 		$a->restart;
 	}
 	wait_last_error($a, qr/error in ssl connect/);
-	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', 'a server of another CA is refused');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', 'a server of another CA is refused');
 	$impostor->stop;
 }
 

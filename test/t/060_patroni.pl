@@ -297,7 +297,7 @@ is_terminated($early, 'a COMMIT that was not written yet');
 
 $b->wait_role('leader');
 $b->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
-is(value($b, 'SELECT worker_pid, session_id, sessions FROM zk_sessions'), "$worker_b|$session_b|1",
+is(value($b, 'SELECT worker_pid, session_id, sessions FROM zk_session'), "$worker_b|$session_b|1",
 	'the new primary has the same worker and the same session');
 $standby->run_ok("CREATE TEMP TABLE promoted (n int)", 'a session of the standby goes on, and may write');
 is($standby->run_ok("SELECT zk_unlock('y')"), 't', '... with the lock it took as a standby');

@@ -90,7 +90,7 @@ BEGIN
 END $$;
 CREATE TRIGGER locked BEFORE INSERT OR UPDATE ON app.sales FOR EACH ROW EXECUTE FUNCTION app.locked();
 CREATE VIEW app.busy AS SELECT name, pid FROM locks.zk_locks WHERE granted;
-CREATE MATERIALIZED VIEW app.session AS SELECT state FROM locks.zk_sessions;
+CREATE MATERIALIZED VIEW app.session AS SELECT state FROM locks.zk_session;
 SQL
 
 sub works
@@ -124,7 +124,7 @@ sub works
 		[ clerk => 'SELECT * FROM locks.zk_locks', '42501' ],
 		[ clerk => 'SELECT * FROM locks.zk_fences', '42501' ],
 		[ clerk => "SELECT * FROM locks.zk_queue('x')", '42501' ],
-		[ auditor => 'SELECT * FROM locks.zk_sessions', '42501' ])
+		[ auditor => 'SELECT * FROM locks.zk_session', '42501' ])
 	{
 		my ($role, $statement, $sqlstate) = @$case;
 
@@ -141,7 +141,7 @@ sub works
 	cmp_ok($s->run_ok("SELECT locks.zk_fencing_token('2')"), '>', 0, '... a token');
 	is($s->run_ok("SELECT locks.zk_unlock('1')"), 't', '... given back');
 	$s->run_ok('SELECT locks.zk_unlock_all()');
-	$s->run_ok("SELECT * FROM locks.$_") for qw(zk_locks zk_sessions zk_stat zk_deadlocks zk_fences);
+	$s->run_ok("SELECT * FROM locks.$_") for qw(zk_locks zk_session zk_stat zk_deadlocks zk_fences);
 	$s->run_ok('REFRESH MATERIALIZED VIEW app.session; SELECT locks.zk_stat_reset()');
 	is($s->run_ok("SELECT root FROM locks.zk_fences WHERE name = 'stock:teapot'"), '/shops/one', '... the fence');
 	$s->run_ok("SET session_replication_role = replica; DELETE FROM locks.zk_fences; TRUNCATE locks.zk_fences");
@@ -200,7 +200,7 @@ works($b, $a);
 # All of a server, by pg_dumpall, with a database that has the extension in a
 # schema of its own
 in_db($a, 'postgres', 'CREATE DATABASE other');
-in_db($a, 'other', "CREATE SCHEMA locks; CREATE EXTENSION zklock SCHEMA locks; CREATE VIEW state AS SELECT state, sessions FROM locks.zk_sessions");
+in_db($a, 'other', "CREATE SCHEMA locks; CREATE EXTENSION zklock SCHEMA locks; CREATE VIEW state AS SELECT state, sessions FROM locks.zk_session");
 in_db($b, 'postgres', 'DROP DATABASE shop');
 {
 	my $dump = "$directory/all.sql";

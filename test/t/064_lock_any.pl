@@ -326,7 +326,7 @@ my $many = "(SELECT array_agg('many/' || i ORDER BY i) FROM generate_series(1, 5
 	is_deeply({ map { $_ => (contenders($zk, $_))[1] } @locks },
 		\%place, 'a new worker: the places are the same');
 	$proxy->reset('a-0');
-	$a->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_sessions");
+	$a->poll_query_until('postgres', "SELECT state = 'connected' FROM zk_session");
 	is(session_of($a), $session, 'the session goes on');
 	$foreign->unlock($ahead{w2});
 	is($s->result->{out}, 'w2', 'and the call comes to its end');

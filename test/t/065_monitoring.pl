@@ -84,7 +84,6 @@ for (split /\n/, slurp_file("$dir/queries.yaml"))
 {
 	$prefix = $1 if /^(zklock_\w+):$/;
 	$described{"${prefix}_$1"} = undef if /^    - (\w+):$/;
-	delete $described{"${prefix}_session"} if /usage: LABEL/;
 }
 start_exporter();
 poll_until(sub { %{ scrape() } }, 'the exporter to answer');
@@ -92,8 +91,8 @@ my $metrics = scrape();
 is_deeply([ sort keys %$metrics ], [ sort keys %described ], 'each metric is there, and no other');
 cmp_ok(scalar keys %described, '>', 25, 'these are all');
 
-is(metric('zklock_sessions_connected'), 1, 'the session is connected');
-is(metric('zklock_sessions_timeout_seconds'), 20, 'its timeout is shown');
+is(metric('zklock_session_connected'), 1, 'the session is connected');
+is(metric('zklock_session_timeout_seconds'), 20, 'its timeout is shown');
 cmp_ok(metric('zklock_worker_start_time_seconds'), '>', time - 3600, 'and when the worker began');
 
 my $taken = metric('zklock_stat_taken');
@@ -101,7 +100,7 @@ my $holder = holder($a, 'x');
 my $waiter = waiter($a, 'x', 1);
 is(metric('zklock_stat_taken'), $taken + 1, 'a lock is counted');
 is(metric('zklock_locks_held'), 1, 'it is held');
-poll_until(sub { metric('zklock_sessions_lease_seconds') > 0 }, 'the lease');
+poll_until(sub { metric('zklock_session_lease_seconds') > 0 }, 'the lease');
 pass('the session has a lease');
 is(metric('zklock_locks_waiting'), 1, 'one waits');
 my $waits = metric('zklock_locks_longest_wait_seconds');
@@ -109,11 +108,11 @@ poll_until(sub { metric('zklock_locks_longest_wait_seconds') > $waits }, 'the wa
 pass('its wait grows');
 
 my $before = metric('zklock_worker_start_time_seconds');
-$a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
+$a->safe_psql('postgres', 'SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 poll_until(sub { my $now = metric('zklock_worker_start_time_seconds'); $now > $before }, 'the next worker');
 pass('the next worker begins later');
 $zk->stop;
-poll_until(sub { metric('zklock_sessions_connected') == 0 }, 'the connection to be lost');
+poll_until(sub { metric('zklock_session_connected') == 0 }, 'the connection to be lost');
 is(metric('zklock_locks_held'), 1, 'without ZooKeeper a scrape goes on');
 $zk->start;
 wait_connected($a);

@@ -107,7 +107,7 @@ my ($a, $b) = @cluster{qw(a b)};
 wait_connected($_) for ($a, $b);
 $page->run_block($_, 'Connect PostgreSQL') for ($page->blocks('sql'));
 
-sub server_of { return $_[0]->safe_psql('postgres', 'SELECT server FROM zk_sessions'); }
+sub server_of { return $_[0]->safe_psql('postgres', 'SELECT server FROM zk_session'); }
 
 my $holder = holder($a, 'stock/17');
 my $session = session_of($a);
@@ -116,7 +116,7 @@ my ($killed) = grep { $server =~ /:$ports[$_]$/ } (0 .. 2);
 
 $zk->kill9($killed);
 $a->poll_query_until('postgres',
-	"SELECT state = 'connected' AND server <> '$server' FROM zk_sessions");
+	"SELECT state = 'connected' AND server <> '$server' FROM zk_session");
 is(session_of($a), $session, 'a has the same session, by another server');
 wait_connected($b);
 is(sql($b, "SELECT zk_try_lock('stock/17')")->{out}, 'f', 'and its lock');

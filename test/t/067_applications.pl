@@ -94,7 +94,7 @@ for my $section ($page->sections)
 			'it sees that one waits for ZooKeeper');
 		like($out, qr/^$here[1]{pid}\|Lock\|userlock\|[^|]*\|\{$here[0]{pid}\}\|/m,
 			'and one for the other');
-		for my $what (qw(zk_locks zk_sessions zk_stat zk_deadlocks), "zk_queue('account:1')")
+		for my $what (qw(zk_locks zk_session zk_stat zk_deadlocks), "zk_queue('account:1')")
 		{
 			is($developer->run("SELECT * FROM $what")->{sqlstate}, '42501', "it may not see $what");
 		}

@@ -122,15 +122,15 @@ my $foreign = $zk->client(timeout => 60);
 	$worker = worker_of($a);
 	$session->run_ok("SELECT pg_terminate_backend($worker)");
 	poll_until(
-		sub { $session->run("SELECT coalesce(worker_pid, $worker) <> $worker AND state = 'connected' FROM zk_sessions")->{out} eq 't' },
+		sub { $session->run("SELECT coalesce(worker_pid, $worker) <> $worker AND state = 'connected' FROM zk_session")->{out} eq 't' },
 		'another worker');
-	$worker = $session->run_ok('SELECT worker_pid FROM zk_sessions');
+	$worker = $session->run_ok('SELECT worker_pid FROM zk_session');
 	$offset = -s $a->logfile;
 	system_or_bail('pg_ctl', '-D', $a->data_dir, '-m', 'smart', '--no-wait', 'stop');
 	$a->wait_for_log(qr/received smart shutdown request/, $offset);
 	$session->run_ok("SELECT pg_terminate_backend($worker)");
 	poll_until(
-		sub { $session->run("SELECT coalesce(worker_pid, $worker) <> $worker AND state = 'connected' FROM zk_sessions")->{out} eq 't' },
+		sub { $session->run("SELECT coalesce(worker_pid, $worker) <> $worker AND state = 'connected' FROM zk_session")->{out} eq 't' },
 		'another worker while the server stops');
 	$session->run_ok("SELECT zk_lock('x')", 'locks work with it');
 	$offset = -s $a->logfile;
@@ -156,7 +156,7 @@ my $foreign = $zk->client(timeout => 60);
 	my $since;
 
 	$zk->kill9;
-	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_sessions");
+	$a->poll_query_until('postgres', "SELECT state = 'suspended' FROM zk_session");
 	wait_last_error($a, qr/refused/);
 	for my $call ("SELECT zk_lock('x', '300 ms')", "$set SELECT zk_lock('x')",
 		"SELECT zk_lock_all('{x,y}', '300 ms')", "SELECT zk_acquire('x', 2, '300 ms')")
@@ -223,7 +223,7 @@ my $foreign = $zk->client(timeout => 60);
 	my $worker = worker_of($a);
 	value($a, "SELECT pg_terminate_backend($worker)");
 	$a->poll_query_until('postgres',
-		"SELECT coalesce(worker_pid, $worker) <> $worker AND last_error ~ 'refused' FROM zk_sessions");
+		"SELECT coalesce(worker_pid, $worker) <> $worker AND last_error ~ 'refused' FROM zk_session");
 	like(sql($a, "SELECT zk_lock('y', '1 ms')")->{detail}, qr/ since \Q$since\E/,
 		'another worker: since the same time');
 
@@ -285,11 +285,11 @@ my $foreign = $zk->client(timeout => 60);
 	$zk->kill9;
 	wait_last_error($a, qr/refused/);
 	# by then who has just begun to connect is told of, too
-	$a->poll_query_until('postgres', q{SELECT clock_timestamp() - state_change > '3 s' FROM zk_sessions});
+	$a->poll_query_until('postgres', q{SELECT clock_timestamp() - state_change > '3 s' FROM zk_session});
 	stop_process($postmaster);
-	$s->run_ok('SELECT pg_terminate_backend(worker_pid) FROM zk_sessions');
+	$s->run_ok('SELECT pg_terminate_backend(worker_pid) FROM zk_session');
 	poll_until(
-		sub { $s->run('SELECT worker_pid IS NULL FROM zk_sessions')->{out} eq 't' },
+		sub { $s->run('SELECT worker_pid IS NULL FROM zk_session')->{out} eq 't' },
 		'the worker to end');
 	$try = $s->run("SELECT zk_try_lock('x', '1 ms')");
 	$result = $s->run("SELECT zk_lock('x')");

@@ -141,13 +141,13 @@ for my $node ($a, $b, $bank)
 	my $file = "$dir/shop";
 	my $session = session_of($a);
 	my $holder = holder($a, 'y');
-	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_sessions'); };
+	my $reconnect = sub { sql($a, 'SELECT pg_terminate_backend(worker_pid) FROM zk_session'); };
 	my $refused = qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/;
 
 	put_password(shop => 'wrong');
 	$reconnect->();
 	ok(wait_last_error($a, $refused), 'a wrong password is refused');
-	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection without it');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
 	like(slurp_file($a->logfile), qr/LOG:  (?:00000: )?ZooKeeper refused the credentials of "zklock\.sasl_user"/, '... and the log says so');
 	put_password(shop => 'open sesame');
 	ok(wait_connected($a), '... until it is right');
@@ -180,7 +180,7 @@ for my $node ($a, $b, $bank)
 		'zklock.session_timeout' => '4s',
 		'zklock.sasl_password_file' => put_password(alone => 'open sesame'));
 	$a->reload;
-	$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_sessions});
+	$a->poll_query_until('postgres', q{SELECT timeout = '4 s' AND state = 'connected' FROM zk_session});
 	my $holder = holder($a, 'kept');
 	my $waiter = waiter($b, 'kept', 2);
 
@@ -196,49 +196,22 @@ for my $node ($a, $b, $bank)
 	edit_settings($a, user('shop'), 'zklock.session_timeout' => '12s');
 }
 
-# An instance with several sessions, one for each lock
+# Locked out after a crash
 {
-	my $bytes = contender_bytes('m1');
-	my $several = zk_cluster('several', $zk,
-		install_path => $ENV{ZKLOCK_TEST_INSTALL},
+	my $crashing = zk_cluster('crashing', $zk,
 		user('shop'),
 		'zklock.session_timeout' => '4s',
-		'zklock.path_bytes' => $bytes,
-		'zklock.sessions' => 4,
-		'zklock.sasl_password_file' => put_password(several => 'open sesame'));
-	my $sessions = sub { sql($several, 'SELECT count(*) FROM zk_sessions')->{out} };
-	my @locks = qw(m1 m2 m3);
+		'zklock.sasl_password_file' => put_password(crashing => 'open sesame'));
 
-	wait_connected($several);
-	my $session = session_of($several);
-	my @holders = holder($several, 'm1');
-	put_password(several => 'wrong');
-	my $error = sql($several, "SELECT zk_lock('m2')");
-	is($error->{sqlstate}, '57P03', 'a further session is refused');
-	like($error->{detail}, qr/ZooKeeper refused the credentials of "zklock\.sasl_user"$/, '... which the error says');
-	is((split /\n/, session_of($several))[0], $session, '... and the first goes on');
-	put_password(several => 'open sesame');
-	push @holders, map { holder($several, $_) } qw(m2 m3);
-	is($sessions->(), 3, '... until the password is right');
-
-	my @waiters = map { waiter($b, $_, 2) } @locks;
-	put_password(several => 'wrong');
-	$zk->kill9;
-	$zk->start;
-	is($_->result->{message}, undef, 'locked out, it gives each of its sessions up') for @waiters;
-	is($_->run('COMMIT')->{sqlstate}, '40001', '... and no holder can commit') for @holders;
-	$_->quit for (@holders, @waiters);
-	put_password(several => 'open sesame');
-	ok(wait_connected($several), '... until the password is right');
-
-	@holders = map { holder($several, $_) } @locks;
-	@waiters = map { waiter($b, $_, 2) } @locks;
-	put_password(several => 'wrong');
-	kill 'KILL', $holders[0]->pid;
-	is($_->result->{message}, undef, 'locked out after a crash, it gives up those of before') for @waiters;
-	$_->kill_client for @holders;
-	$_->quit for @waiters;
-	$several->stop('immediate');
+	wait_connected($crashing);
+	my $holder = holder($crashing, 'm1');
+	my $waiter = waiter($b, 'm1', 2);
+	put_password(crashing => 'wrong');
+	kill 'KILL', $holder->pid;
+	is($waiter->result->{message}, undef, 'locked out after a crash, it gives up the session of before');
+	$holder->kill_client;
+	$waiter->quit;
+	$crashing->stop('immediate');
 }
 
 # Settings
@@ -280,7 +253,7 @@ for my $node ($a, $b, $bank)
 	edit_settings($a, $servers => $plain->connstr);
 	$a->reload;
 	ok(wait_last_error($a, qr/^no SASL from the server: it has no JAAS configuration, /), 'a server that does not offer SASL is reported');
-	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection without it');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection without it');
 	$a->stop('fast');
 	$a->start;
 	$plain->stop;
@@ -297,7 +270,7 @@ for my $node ($a, $b, $bank)
 	edit_settings($a, 'zklock.servers' => $impostor->connstr);
 	$a->restart;
 	ok(wait_last_error($a, qr/^ZooKeeper refused the credentials of "zklock\.sasl_user"$/), 'a server with another password refuses us');
-	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
 	$impostor->stop;
 
 	edit_settings($a, 'zklock.servers' => $forger);
@@ -306,7 +279,7 @@ for my $node ($a, $b, $bank)
 	$proxy->forge('forger', 'rspauth=[0-9a-f]{8}', 'rspauth=00000000');
 	$proxy->reset('forger');
 	ok(wait_last_error($a, qr/^During SASL negotiation: server failed mutual authentication step /), 'a server that cannot prove that it knows the password is refused');
-	isnt(sql($a, 'SELECT state FROM zk_sessions')->{out}, 'connected', '... and there is no connection');
+	isnt(sql($a, 'SELECT state FROM zk_session')->{out}, 'connected', '... and there is no connection');
 	$proxy->forge('forger', 'rspauth=', 'rspauth=');
 	ok(wait_connected($a), '... until it can');
 }

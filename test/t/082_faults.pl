@@ -36,7 +36,7 @@ sub worker
 {
 	my ($node) = @_;
 	my ($ok, $out) = $node->psql('postgres',
-		"SELECT worker_pid FROM zk_sessions WHERE state = 'connected'");
+		"SELECT worker_pid FROM zk_session WHERE state = 'connected'");
 
 	return defined $ok && $ok == 0 ? $out : '';
 }

@@ -58,9 +58,9 @@ my %found = (
 	deadlock_not_minimal => 'members',
 	gap_owns => 'order',
 	heartbeat_always => 'requests',
-	one_session_proved => 'proofs',
 	release_before_commit => 'mutual exclusion|claims',
 	requeue_keeps_token => 'tokens',
+	room_unchecked => 'room',
 	watches_of_one_type => 'watches');
 foreach my $mutation (sort keys %found)
 {

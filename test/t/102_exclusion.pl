@@ -29,7 +29,7 @@ sub session { return ZkSession->new($_[0] // $a); }
 
 $a->safe_psql('postgres', 'CREATE TABLE t (n int)');
 
-is($a->safe_psql('postgres', 'SELECT DISTINCT exclusion FROM zk_sessions'), 'fleet', 'the default');
+is($a->safe_psql('postgres', 'SELECT DISTINCT exclusion FROM zk_session'), 'fleet', 'the default');
 
 #
 # ZooKeeper is away.  There is a holder from before, and one that waits.
@@ -43,7 +43,7 @@ my $waiter = waiter($a, 'there', 2);
 
 $zk->stop;
 $b->stop('immediate');
-poll_until(sub { $a->safe_psql('postgres', 'SELECT state FROM zk_sessions') ne 'connected' },
+poll_until(sub { $a->safe_psql('postgres', 'SELECT state FROM zk_session') ne 'connected' },
 	'the connection to be lost');
 $there->{gone} = 1;
 
@@ -51,7 +51,7 @@ my $log = -s $a->logfile;
 $a->safe_psql('postgres', step('alone'));
 $a->wait_for_log(qr/LOG:  locks exclude sessions of this server only, because "zklock\.exclusion" is "instance"/, $log);
 like(slurp_file($a->logfile, $log), qr/LOG:  parameter "zklock\.exclusion" changed to "instance"/, 'PostgreSQL logs the change, too');
-$a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'instance' FROM zk_sessions});
+$a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'instance' FROM zk_session});
 
 # who waits in ZooKeeper waits on, and keeps the heavyweight lock
 my $alone = session();
@@ -224,7 +224,7 @@ wait_connected($a);
 $log = -s $a->logfile;
 $a->safe_psql('postgres', step('together'));
 $a->wait_for_log(qr/LOG:  locks exclude sessions of all servers again/, $log);
-$a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'fleet' FROM zk_sessions});
+$a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'fleet' FROM zk_session});
 
 is($other->run_ok(q{SELECT zk_try_lock('kept')}), 'f', 'a hold from before excludes this instance');
 like($a->safe_psql('postgres', step('left')), qr/^@{[$alone->pid]}\|.*kept/, 'the page finds it');
@@ -251,7 +251,7 @@ like($alone->run_ok(q{SELECT zk_fencing_token('kept')}), qr/^\d+$/, '... and has
 
 # there again: a session is warned again
 $a->safe_psql('postgres', step('alone'));
-$a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'instance' FROM zk_sessions});
+$a->poll_query_until('postgres', q{SELECT DISTINCT exclusion = 'instance' FROM zk_session});
 is(scalar @{ $alone->run(q{SELECT zk_lock('y')})->{warnings} }, 1, 'a session is warned again');
 is_deeply($alone->run(q{SELECT zk_lock('kept')})->{warnings}, [], 'not of what it holds of the fleet');
 is($alone->run_ok(q{SELECT exclusion FROM zk_locks WHERE name = 'kept'}), 'fleet', '... which remains that');

@@ -64,7 +64,7 @@ value($a, 'CREATE TABLE t (i int)');
 {
 	my $token = claim($a, 'idle');
 
-	poll_until(sub { value($a, "SELECT lease = '0' FROM zk_sessions") eq 't' },
+	poll_until(sub { value($a, "SELECT lease = '0' FROM zk_session") eq 't' },
 		'the lease of one answer to run out');
 	is(renew($a, $token), 't', 'a claim is renewed when ZooKeeper has confirmed the session');
 	is(value($a, "SELECT zk_end_claim('$token')"), 't', 'and ended');

@@ -381,7 +381,7 @@ sub settle
 # A superuser sees all that others could see: the claim that was to end first and
 # is not in use, and everything that is shown of sessions and locks.
 my $shown = join ' UNION ALL ', map { "SELECT x::text FROM $_ x" }
-  qw(pg_stat_activity pg_locks zk_locks zk_claims zk_sessions zk_stat zk_stat_locks zk_deadlocks);
+  qw(pg_stat_activity pg_locks zk_locks zk_claims zk_session zk_stat zk_stat_locks zk_deadlocks);
 my $look = q{SELECT coalesce(max(extract(epoch FROM clock_timestamp() - expires_at)), 0)
 	FROM zk_claims WHERE users = 0};
 my %watch = map { $_ => { next => 0 } } keys %cluster;

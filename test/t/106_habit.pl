@@ -143,7 +143,7 @@ is(value($a, 'SELECT retained >= 3 AND retaken = 1 AND revoked = 2 AND waited_re
 # Nor may it answer in time.  Answers are awaited in the order of the calls.
 take_with_pauses($a, 3, qw(slow slow2));
 {
-	my $worker = value($a, 'SELECT worker_pid FROM zk_sessions');
+	my $worker = value($a, 'SELECT worker_pid FROM zk_session');
 	my $s = ZkSession->new($b);
 
 	kill 'STOP', $worker;

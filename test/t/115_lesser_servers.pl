@@ -1,7 +1,7 @@
 # Copyright (c) 2026, zklock developers
 
 # Servers that speak ZooKeeper's protocol, but lack requests that zklock needs,
-# or do not resume sessions: zk_sessions and the log name what is missing, and
+# or do not resume sessions: zk_session and the log name what is missing, and
 # no lock is taken where it would not be safe.
 
 use strict;
@@ -27,7 +27,7 @@ my $a = zk_cluster('a', $zk, 'zklock.servers' => $servers, 'zklock.session_timeo
 my $b = zk_cluster('b', $zk);
 wait_connected($_) for $a, $b;
 
-sub of_sessions { return $a->safe_psql('postgres', "SELECT $_[0] FROM zk_sessions"); }
+sub of_sessions { return $a->safe_psql('postgres', "SELECT $_[0] FROM zk_session"); }
 
 # Let instance a use these servers, and wait until it knows what they lack.
 sub go_to
@@ -94,12 +94,12 @@ sub is_refused
 			sqlstate => '57P03',
 			message => 'could not reach ZooKeeper for lock "x"',
 			detail => "There was no session with \"$address\" for 4000 ms: server $address lacks requests that zklock needs: $names",
-			hint => 'Check "zklock.servers" and that ZooKeeper is running; the view zk_sessions shows the state.'
+			hint => 'Check "zklock.servers" and that ZooKeeper is running; the view zk_session shows the state.'
 		},
 		"no lock without $names (@$manner)");
 	is(of_sessions('state, last_error'),
 		"down|server $address lacks requests that zklock needs: $names",
-		'zk_sessions has the reason');
+		'zk_session has the reason');
 	go_back();
 	$lesser->stop;
 	return;
@@ -140,12 +140,12 @@ is_refused([ "close:$number{createContainer}", 'forget' ], 'createContainer');
 	wait_connected($a);
 	my $holder = holder($a, 'x');
 	my ($old) = contenders($zk, 'x');
-	$a->poll_query_until('postgres', "SELECT lease > '1s' FROM zk_sessions");
+	$a->poll_query_until('postgres', "SELECT lease > '1s' FROM zk_session");
 	$proxy->reset('forgets');
 	$a->wait_for_log(
 		qr/WARNING:  ZooKeeper ended session \w+ before its timeout\n.*DETAIL:  Another client has closed it, or the servers do not resume sessions/,
 		$log);
-	is(of_sessions('missing'), '{"session resumption"}', 'zk_sessions says what is missing');
+	is(of_sessions('missing'), '{"session resumption"}', 'zk_session says what is missing');
 	is($holder->run('COMMIT')->{sqlstate}, '40001', 'the lock is lost');
 
 	my $waiter = waiter($b, 'x', 2);
@@ -160,7 +160,7 @@ is_refused([ "close:$number{createContainer}", 'forget' ], 'createContainer');
 	poll_until(sub { of_sessions('server') eq $servers }, 'ZooKeeper');
 	wait_connected($a);
 	$proxy->reset('zookeeper');
-	$a->poll_query_until('postgres', 'SELECT reconnects > 0 AND missing IS NULL FROM zk_sessions');
+	$a->poll_query_until('postgres', 'SELECT reconnects > 0 AND missing IS NULL FROM zk_session');
 	pass('a session that is resumed shows that none is missing');
 	$lesser->stop;
 }

@@ -187,8 +187,7 @@ model_check_recipe(const Recipe *recipe)
 	switch (recipe->state)
 	{
 		case RECIPE_NONE:
-			holds = !has_predecessor(recipe) && recipe->passed == NULL &&
-				recipe->npersistent == 0;
+			holds = !has_predecessor(recipe) && recipe->npersistent == 0;
 			break;
 		case RECIPE_ENTERING:
 			holds = is_named(recipe, false) && !recipe->requeued &&
@@ -209,10 +208,6 @@ model_check_recipe(const Recipe *recipe)
 		case RECIPE_READING:
 			holds = is_named(recipe, true) && !recipe->requeued;
 			break;
-		case RECIPE_READING_CHILD:
-			holds = is_named(recipe, true) && !recipe->requeued &&
-				recipe->passed != NULL && !has_predecessor(recipe);
-			break;
 		case RECIPE_WATCHING:
 			holds = is_named(recipe, true) && !recipe->requeued &&
 				has_predecessor(recipe) && recipe->blockers > 0;
@@ -228,20 +223,9 @@ model_check_recipe(const Recipe *recipe)
 		case RECIPE_LEAVING:
 			holds = is_named(recipe, true);
 			break;
-		case RECIPE_RETREATING:
+		case RECIPE_LATE:
 			holds = is_named(recipe, true) && !recipe->requeued && late &&
 				!has_predecessor(recipe);
-			break;
-		case RECIPE_REMOVING_DIR:
-			holds = !recipe->requeued && late && recipe->directory != 0 &&
-				!has_predecessor(recipe);
-			break;
-		case RECIPE_LISTING_DIR:
-			holds = !recipe->requeued && late && recipe->directory != 0;
-			break;
-		case RECIPE_AWAITING_EMPTY:
-			holds = !recipe->requeued && late && recipe->directory != 0 &&
-				has_predecessor(recipe);
 			break;
 	}
 	if (!holds)

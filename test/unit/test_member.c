@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_member.c
- *		Unit tests of member.c: the data of %clusters, and what does not fit.
+ *		Unit tests of member.c: znodes below %clusters, and what conflicts.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -197,41 +197,28 @@ names_of_znodes(void **state)
 static void
 identity(void **state)
 {
-	static const char *const bad[] = {
-		"", "zklock", "zklock fleet=", "zklock fleet=1",
-		"zklock  fleet=00010203-0405-0607-0809-0a0b0c0d0e0f",
-		"zklock fleet= 00010203-0405-0607-0809-0a0b0c0d0e0f",
-		"zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0f0",
-		"zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0",
-		"zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0G",
-		"zklock fleet=0001020304050607-0809-0a0b-0c0d-0e0f"
-	};
-	uint8_t		uuid[16];
-	char		data[MEMBER_SIZE];
 	char		fleet[MEMBER_FLEET_SIZE];
+	char		other[MEMBER_FLEET_SIZE];
 
 	(void) state;
-	for (int i = 0; i < 16; i++)
-		uuid[i] = (uint8_t) i;
-	member_write_fleet(uuid, data);
-	assert_string_equal(data, "zklock fleet=00010203-0405-0607-0809-0a0b0c0d0e0f");
-	assert_true(member_parse_fleet(data, (int) strlen(data), fleet));
-	assert_string_equal(fleet, "00010203-0405-0607-0809-0a0b0c0d0e0f");
-	strcat(data, " more=1");
-	assert_true(member_parse_fleet(data, (int) strlen(data), fleet));
-	assert_false(member_parse_fleet(NULL, -1, fleet));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		if (member_parse_fleet(bad[i], (int) strlen(bad[i]), fleet))
-			fail_msg("\"%s\" is an identity", bad[i]);
-	assert_string_equal(fleet, "");
+	member_fleet(0x1200000034, INT64_C(0x0102030405ab), fleet);
+	assert_string_equal(fleet, "01020304-05ab-8000-8000-001200000034");
+	member_fleet(0x1200000035, INT64_C(0x0102030405ab), other);
+	assert_string_not_equal(fleet, other);
+	member_fleet(0x1200000034, INT64_C(0x0102030405ac), other);
+	assert_string_not_equal(fleet, other);
+
+	/* what a server may answer */
+	member_fleet(-1, -1, fleet);
+	assert_string_equal(fleet, "ffffffff-ffff-8000-bfff-ffffffffffff");
 }
 
 static void
-assert_misfits(Member *members, int n, const unsigned *expected)
+assert_conflicts(Member *members, int n, const unsigned *expected)
 {
 	member_judge(members, n);
 	for (int i = 0; i < n; i++)
-		assert_int_equal(members[i].misfits, expected[i]);
+		assert_int_equal(members[i].conflicts, expected[i]);
 }
 
 static void
@@ -242,28 +229,28 @@ names(void **state)
 	};
 
 	(void) state;
-	assert_misfits(members, 1, (unsigned[]) {0});
-	assert_misfits(members, 2, (unsigned[]) {0, 0});
-	assert_misfits(members, 4, (unsigned[]) {
+	assert_conflicts(members, 1, (unsigned[]) {0});
+	assert_conflicts(members, 2, (unsigned[]) {0, 0});
+	assert_conflicts(members, 4, (unsigned[]) {
 		MEMBER_SAME_NAME, 0, MEMBER_SAME_NAME, MEMBER_NO_NAME
 	});
 
 	/* a copy of a server is another one; a standby is its primary's */
 	members[2].system = 1;
-	assert_misfits(members, 3, (unsigned[]) {
+	assert_conflicts(members, 3, (unsigned[]) {
 		MEMBER_SAME_NAME, 0, MEMBER_SAME_NAME
 	});
 	members[2].standby = 1;
-	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
+	assert_conflicts(members, 3, (unsigned[]) {0, 0, 0});
 	members[2].system = 5;
-	assert_misfits(members, 3, (unsigned[]) {
+	assert_conflicts(members, 3, (unsigned[]) {
 		MEMBER_SAME_NAME, 0, MEMBER_SAME_NAME
 	});
 
 	/* two empty names are no clash of names; nor is one that is not told */
 	members[0].words &= ~MEMBER_CLUSTER;
 	members[1].cluster_name[0] = '\0';
-	assert_misfits(members, 4, (unsigned[]) {
+	assert_conflicts(members, 4, (unsigned[]) {
 		MEMBER_NO_NAME, MEMBER_NO_NAME, 0, MEMBER_NO_NAME
 	});
 }
@@ -281,18 +268,18 @@ left_over(void **state)
 	word_set_text(members[0].format, "readwrite");
 	word_set_text(members[2].format, "readwrite");
 	word_set_text(members[1].cluster_name, "old");
-	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
+	assert_conflicts(members, 3, (unsigned[]) {0, 0, 0});
 	assert_true(members[1].left_over && !members[0].left_over);
 	word_set_text(members[1].cluster_name, "a");
-	assert_misfits(members, 3, (unsigned[]) {0, 0, 0});
+	assert_conflicts(members, 3, (unsigned[]) {0, 0, 0});
 	members[1].since = 5;
-	assert_misfits(members, 2, (unsigned[]) {0, 0});
+	assert_conflicts(members, 2, (unsigned[]) {0, 0});
 
 	/* who does not tell where he is, is another one */
 	members[1] = make("a", 1, 1);
 	members[1].words &= ~MEMBER_PLACE;
 	word_set_text(members[1].format, "readwrite");
-	assert_misfits(members, 2, (unsigned[]) {
+	assert_conflicts(members, 2, (unsigned[]) {
 		MEMBER_SAME_NAME, MEMBER_SAME_NAME
 	});
 }
@@ -308,19 +295,19 @@ settings(void **state)
 	(void) state;
 	word_set_text(members[1].format, "readwrite");
 	members[2].timeout = 4000;
-	assert_misfits(members, 4, (unsigned[]) {0, format, MEMBER_OTHER_TIMEOUT, 0});
-	assert_misfits(members, 2, (unsigned[]) {format, format});
+	assert_conflicts(members, 4, (unsigned[]) {0, format, MEMBER_OTHER_TIMEOUT, 0});
+	assert_conflicts(members, 2, (unsigned[]) {format, format});
 	word_set_text(members[0].format, "readwrite");
 	members[2].timeout = 10000;
-	assert_misfits(members, 4, (unsigned[]) {format, format, format, format});
-	assert_misfits(members, 3, (unsigned[]) {0, 0, format});
+	assert_conflicts(members, 4, (unsigned[]) {format, format, format, format});
+	assert_conflicts(members, 3, (unsigned[]) {0, 0, format});
 
 	/* who tells nothing does not count */
 	members[1].words = 0;
 	members[1].kind = MEMBER_UNREAD;
 	members[2].words = 0;
 	members[2].kind = MEMBER_STRANGE;
-	assert_misfits(members, 3, (unsigned[]) {
+	assert_conflicts(members, 3, (unsigned[]) {
 		0, MEMBER_IS_UNREAD, MEMBER_IS_STRANGE
 	});
 }
@@ -359,9 +346,9 @@ static void
 texts(void **state)
 {
 	(void) state;
-	for (int i = 0; i < MEMBER_MISFITS; i++)
-		assert_string_not_equal(member_misfit_text(1 << i), "unknown");
-	assert_string_equal(member_misfit_text(1 << MEMBER_MISFITS), "unknown");
+	for (int i = 0; i < MEMBER_CONFLICTS; i++)
+		assert_string_not_equal(member_conflict_text(1 << i), "unknown");
+	assert_string_equal(member_conflict_text(1 << MEMBER_CONFLICTS), "unknown");
 }
 
 int

@@ -46,6 +46,7 @@
 #define OUR_PREFIX	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-"
 #define OUR_FIRST \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-0000000000"
+#define OUR_LATE	OUR_PREFIX "2000000000"
 #define OUR_READER \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__0000000005"
 #define READER_PREFIX "_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__"
@@ -101,16 +102,11 @@ typedef enum Situation
 	AT_OWNER_SET_IN_USE,			/* has told that it does need the lock */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
-	AT_READING_CHILD,
-	AT_READING_LATE,			/* our number is late */
-	AT_WATCHING_LATE,
-	AT_RETREATING,
-	AT_RETREATING_READ,			/* the directory is known */
-	AT_REMOVING_DIR,
-	AT_LISTING_DIR,				/* nobody is known to be in it */
-	AT_LISTING_DIR_READ,			/* somebody is */
-	AT_LISTING_DIR_STRANGE,		/* no contender is, but something else */
-	AT_AWAITING_EMPTY,
+	AT_LATE,					/* the deletes are out */
+	AT_LATE_DELETED,			/* that of our node is not */
+	AT_LATE_AGAIN,				/* the same, not for the first time */
+	AT_LATE_UNORDERED,			/* our number is the last one */
+	AT_LATE_ASIDE,				/* others are in the directory */
 	NSITUATIONS
 } Situation;
 
@@ -123,10 +119,8 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING_CHILD,
-	RECIPE_READING, RECIPE_WATCHING, RECIPE_RETREATING, RECIPE_RETREATING,
-	RECIPE_REMOVING_DIR, RECIPE_LISTING_DIR, RECIPE_LISTING_DIR,
-	RECIPE_LISTING_DIR, RECIPE_AWAITING_EMPTY
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_LATE,
+	RECIPE_LATE, RECIPE_LATE, RECIPE_LATE, RECIPE_LATE
 };
 
 /*
@@ -152,11 +146,10 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_OWNER_RETAINING_ALONE] = AT_OWNER_RETAINING,
 	[AT_OWNER_RETAINING_CONTENDED] = AT_OWNER_CONTENDED,
 	[AT_OWNER_SET_IN_USE] = AT_OWNER_CONTENDED,
-	[AT_READING_LATE] = AT_READING,
-	[AT_WATCHING_LATE] = AT_WATCHING,
-	[AT_RETREATING_READ] = AT_RETREATING,
-	[AT_LISTING_DIR_READ] = AT_LISTING_DIR,
-	[AT_LISTING_DIR_STRANGE] = AT_LISTING_DIR
+	[AT_LATE_DELETED] = AT_LATE,
+	[AT_LATE_AGAIN] = AT_LATE,
+	[AT_LATE_UNORDERED] = AT_LATE,
+	[AT_LATE_ASIDE] = AT_LATE_DELETED
 };
 
 typedef enum Input
@@ -177,6 +170,7 @@ typedef enum Input
 	IN_CREATE_OK,
 	IN_CREATE_NEXT,				/* the same, and that number owns the lock */
 	IN_CREATE_FIRST,			/* its number is 0 */
+	IN_CREATE_LATE,				/* it is the first that is late */
 	IN_CREATE_ODD,				/* succeeded, with a name that cannot be */
 	IN_CREATE_UNKNOWN,
 	IN_CREATE_NO_NODE,
@@ -217,17 +211,6 @@ typedef enum Input
 	IN_STALE_WATCH_UNKNOWN,
 	IN_STALE_WATCH_NO_NODE,
 	IN_STALE_WATCH_REFUSED,
-	IN_GET_OK,
-	IN_GET_REVOKED,
-	IN_GET_INSTANCE,				/* succeeded: a contender of an instance */
-	IN_GET_OTHER,				/* succeeded: created at another time */
-	IN_GET_PERSISTENT,			/* succeeded: it is no ephemeral node */
-	IN_GET_UNKNOWN,
-	IN_GET_NO_NODE,
-	IN_GET_REFUSED,
-	IN_STALE_GET_OK,
-	IN_STALE_GET_NO_NODE,
-	IN_STALE_GET_REFUSED,
 	IN_SET_OK,
 	IN_SET_UNKNOWN,
 	IN_SET_NO_NODE,
@@ -305,6 +288,7 @@ static const struct
 	[IN_CREATE_NEXT] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OURS,
 	.next = 5},
 	[IN_CREATE_FIRST] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_FIRST},
+	[IN_CREATE_LATE] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_LATE},
 	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_PREFIX},
 	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, REQUEST_UNKNOWN},
 	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, REQUEST_NO_NODE},
@@ -360,21 +344,6 @@ static const struct
 	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN, true},
 	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE, true},
 	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED, true},
-	[IN_GET_OK] = {RECIPE_GET_DONE, REQUEST_OK, .data = "me"},
-	[IN_GET_REVOKED] = {RECIPE_GET_DONE, REQUEST_OK,
-		.data = NOTE_REVOCATION_DATA},
-	[IN_GET_INSTANCE] = {RECIPE_GET_DONE, REQUEST_OK,
-		.data = NOTE_PREFIX "host=x"},
-	[IN_GET_OTHER] = {RECIPE_GET_DONE, REQUEST_OK, .data = "me",
-	.other = true},
-	[IN_GET_PERSISTENT] = {RECIPE_GET_DONE, REQUEST_OK,
-	.data = NOTE_PREFIX "host=x", .persistent = true},
-	[IN_STALE_GET_OK] = {RECIPE_GET_DONE, REQUEST_OK, true, .data = "me"},
-	[IN_STALE_GET_NO_NODE] = {RECIPE_GET_DONE, REQUEST_NO_NODE, true},
-	[IN_STALE_GET_REFUSED] = {RECIPE_GET_DONE, REQUEST_REFUSED, true},
-	[IN_GET_UNKNOWN] = {RECIPE_GET_DONE, REQUEST_UNKNOWN},
-	[IN_GET_NO_NODE] = {RECIPE_GET_DONE, REQUEST_NO_NODE},
-	[IN_GET_REFUSED] = {RECIPE_GET_DONE, REQUEST_REFUSED},
 	[IN_SET_OK] = {RECIPE_SET_DONE, REQUEST_OK},
 	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, REQUEST_UNKNOWN},
 	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, REQUEST_NO_NODE},
@@ -425,7 +394,6 @@ static const struct
 #define REPORT_LOST		(RECIPE_REPORT_LOST | RECIPE_REPORT_GONE)
 #define REPORT_FAILED		(RECIPE_REPORT_FAILED | RECIPE_REPORT_GONE)
 #define REPORT_MIXED		(RECIPE_REPORT_FAILED | RECIPE_REPORT_MIXED)
-#define REPORT_ENDED		(RECIPE_REPORT_FAILED | RECIPE_REPORT_ENDED)
 
 /* One line of the table; what no line is about must change nothing. */
 typedef struct Transition
@@ -723,9 +691,6 @@ static const Transition transitions[] = {
 	{"WATCHING: looked, an orphan, another is ahead -> WATCHING: delete it",
 		AT_WATCHING_OF_TWO, IN_LOOKED_ORPHAN, RECIPE_WATCHING,
 	"orphan(second)", 0, 0},
-	{"WATCHING: looked, no node, late -> RETREATING: get, delete",
-		AT_WATCHING_LATE, IN_LOOKED_NO_NODE, RECIPE_RETREATING, "get delete",
-	0, 0},
 	{"WATCHING: watch unknown -> WATCHING: watch",
 		AT_WATCHING, IN_WATCH_UNKNOWN, RECIPE_WATCHING, "watch(first)", 0, 0},
 	{"WATCHING: watch refused -> LEAVING: unwatch, delete; failed",
@@ -1025,205 +990,24 @@ static const Transition transitions[] = {
 		AT_LEAVING_REFUSED, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
 	RECIPE_REPORT_LEFT, ERROR_REFUSED},
 
-	{"SEARCHING: children ok, one without order -> READING_CHILD: get",
-		AT_SEARCHING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
-	RECIPE_REPORT_CREATED, 0},
-	{"SEARCHING: children ok, one without order, mkdirs failed -> READING_CHILD",
-		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)",
-	RECIPE_REPORT_CREATED, 0},
+	{"SEARCHING: children ok, one without order -> OWNER: stat",
+		AT_SEARCHING, IN_UNORDERED, RECIPE_OWNER, "stat",
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
+	{"SEARCHING: children ok, one without order, mkdirs failed -> OWNER: stat",
+		AT_SEARCHING_IN_VAIN, IN_UNORDERED, RECIPE_OWNER, "stat",
+	RECIPE_REPORT_CREATED | RECIPE_REPORT_GRANTED, 0},
 	{"ABANDONING: children ok, one without order -> LEAVING: delete",
 		AT_ABANDONING, IN_UNORDERED, RECIPE_LEAVING, "delete",
 	RECIPE_REPORT_CREATED, 0},
-	{"READING: children ok, one without order -> READING_CHILD: get",
-		AT_READING, IN_UNORDERED, RECIPE_READING_CHILD, "get(unordered)", 0, 0},
+	{"READING: children ok, one without order -> OWNER: stat",
+		AT_READING, IN_UNORDERED, RECIPE_OWNER, "stat",
+	RECIPE_REPORT_GRANTED, 0},
 	{"OWNER: looked, children ok, one without order -> OWNER: behind",
 		AT_OWNER_CHECKING_WRITERS, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_REPORT_WRITER, 0},
 	{"OWNER: list ok, one without order -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_REPORT_CONTENDED, 0},
-
-	{"READING_CHILD: get ok, one of an instance -> READING: children",
-		AT_READING_CHILD, IN_GET_INSTANCE, RECIPE_READING, "children", 0, 0},
-	{"READING_CHILD: get ok, one of another client -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_OK, RECIPE_LEAVING, "delete", REPORT_ENDED, 0},
-	{"READING_CHILD: get ok, a revocation -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_REVOKED, RECIPE_LEAVING, "delete", REPORT_ENDED, 0},
-	{"READING_CHILD: get ok, later than the directory -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_OTHER, RECIPE_LEAVING, "delete", REPORT_ENDED, 0},
-	{"READING_CHILD: get no node -> READING: children",
-		AT_READING_CHILD, IN_GET_NO_NODE, RECIPE_READING, "children", 0, 0},
-	{"READING_CHILD: get unknown -> READING_CHILD: get",
-		AT_READING_CHILD, IN_GET_UNKNOWN, RECIPE_READING_CHILD, "get(unordered)",
-	0, 0},
-	{"READING_CHILD: get refused -> LEAVING: delete; failed",
-		AT_READING_CHILD, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"READING_CHILD: release -> LEAVING: delete",
-		AT_READING_CHILD, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"READING_CHILD: expired -> NONE: gone",
-		AT_READING_CHILD, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
-
-	{"READING: children ok, nobody excludes us, late -> RETREATING: get, delete",
-		AT_READING_LATE, IN_ALONE, RECIPE_RETREATING, "get delete", 0, 0},
-	{"READING: children ok, late -> WATCHING: watch the last of them",
-		AT_READING_LATE, IN_SECOND, RECIPE_WATCHING, "watch(later)",
-	RECIPE_REPORT_QUEUED, 0},
-	{"WATCHING: predecessor deleted, late -> RETREATING: get, delete",
-		AT_WATCHING_LATE, IN_DELETED, RECIPE_RETREATING, "get delete", 0, 0},
-	{"WATCHING: watch no node, late -> RETREATING: get, delete",
-		AT_WATCHING_LATE, IN_WATCH_NO_NODE, RECIPE_RETREATING, "get delete",
-	0, 0},
-
-	{"RETREATING: get ok -> RETREATING",
-		AT_RETREATING, IN_GET_OK, RECIPE_RETREATING, "", 0, 0},
-	{"RETREATING: get ok, a revocation -> RETREATING",
-		AT_RETREATING, IN_GET_REVOKED, RECIPE_RETREATING, "", 0, 0},
-	{"RETREATING: get ok, data of an instance -> RETREATING",
-		AT_RETREATING, IN_GET_INSTANCE, RECIPE_RETREATING, "", 0, 0},
-	{"RETREATING: get ok, of another time -> RETREATING",
-		AT_RETREATING, IN_GET_OTHER, RECIPE_RETREATING, "", 0, 0},
-	{"RETREATING: get refused -> LEAVING; failed",
-		AT_RETREATING, IN_GET_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"RETREATING: delete ok, directory not known -> ENTERING: as new",
-		AT_RETREATING, IN_DELETE_OK, RECIPE_ENTERING, "create children", 0, 0},
-	{"RETREATING: delete no node -> ENTERING: as new",
-		AT_RETREATING, IN_DELETE_NO_NODE, RECIPE_ENTERING, "create children",
-	0, 0},
-	{"RETREATING: delete unknown -> RETREATING: get, delete",
-		AT_RETREATING, IN_DELETE_UNKNOWN, RECIPE_RETREATING, "get delete",
-	0, 0},
-	{"RETREATING: delete refused -> LEAVING: failed, left behind",
-		AT_RETREATING, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
-	RECIPE_REPORT_FAILED | RECIPE_REPORT_LEFT, ERROR_REFUSED},
-	{"RETREATING: release -> LEAVING",
-		AT_RETREATING, IN_RELEASE, RECIPE_LEAVING, "", 0, 0},
-	{"RETREATING: expired -> NONE: gone",
-		AT_RETREATING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
-	{"RETREATING: delete ok, directory known -> REMOVING_DIR: rmdir",
-		AT_RETREATING_READ, IN_DELETE_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-
-	{"REMOVING_DIR: rmdir ok -> ENTERING: as new; renewed",
-		AT_REMOVING_DIR, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
-	RECIPE_REPORT_RENEWED, 0},
-	{"REMOVING_DIR: rmdir no node -> ENTERING: as new",
-		AT_REMOVING_DIR, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
-	0, 0},
-	{"REMOVING_DIR: rmdir unknown -> REMOVING_DIR: rmdir",
-		AT_REMOVING_DIR, IN_RMDIR_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"REMOVING_DIR: rmdir refused, not empty -> LISTING_DIR: children",
-		AT_REMOVING_DIR, IN_RMDIR_NOT_EMPTY, RECIPE_LISTING_DIR, "children", 0, 0},
-	{"REMOVING_DIR: rmdir refused -> LEAVING: delete; failed",
-		AT_REMOVING_DIR, IN_RMDIR_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"REMOVING_DIR: release -> LEAVING: delete",
-		AT_REMOVING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"REMOVING_DIR: expired -> NONE: gone",
-		AT_REMOVING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
-
-	{"LISTING_DIR: children ok, one -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_ALONE, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"LISTING_DIR: children ok, three -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_SECOND, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"LISTING_DIR: children ok, three others -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_THIRD, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"LISTING_DIR: children ok, one left -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_MISSING, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"LISTING_DIR: children ok, none -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_EMPTY, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"LISTING_DIR: children ok, with those of a semaphore -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_MIXED, RECIPE_LISTING_DIR, "get",
-	RECIPE_REPORT_STRANGER, 0},
-	{"LISTING_DIR: children ok, those of a semaphore only -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_MIXED_MISSING, RECIPE_LISTING_DIR, "get",
-	RECIPE_REPORT_STRANGER, 0},
-	{"LISTING_DIR: children ok, one without order -> LISTING_DIR: get",
-		AT_LISTING_DIR, IN_UNORDERED, RECIPE_LISTING_DIR, "get", 0, 0},
-	{"LISTING_DIR: children no node -> ENTERING: as new",
-		AT_LISTING_DIR, IN_CHILDREN_NO_NODE, RECIPE_ENTERING, "mkdir create children",
-	0, 0},
-	{"LISTING_DIR: children unknown -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_CHILDREN_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: children refused -> LEAVING: delete; failed",
-		AT_LISTING_DIR, IN_CHILDREN_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"LISTING_DIR: get no node -> ENTERING: as new",
-		AT_LISTING_DIR, IN_GET_NO_NODE, RECIPE_ENTERING, "mkdir create children",
-	0, 0},
-	{"LISTING_DIR: get unknown -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_GET_UNKNOWN, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: get refused -> LEAVING: delete; failed",
-		AT_LISTING_DIR, IN_GET_REFUSED, RECIPE_LEAVING, "delete",
-	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"LISTING_DIR: get ok, another directory -> ENTERING: as new",
-		AT_LISTING_DIR, IN_GET_OTHER, RECIPE_ENTERING, "create children", 0, 0},
-	{"LISTING_DIR: get ok, empty -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_GET_OK, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: get ok, contenders -> AWAITING_EMPTY: watch",
-		AT_LISTING_DIR_READ, IN_GET_OK, RECIPE_AWAITING_EMPTY, "watch(first)",
-	0, 0},
-	{"LISTING_DIR: get ok, strangers -> LEAVING: delete; ended",
-		AT_LISTING_DIR_STRANGE, IN_GET_OK, RECIPE_LEAVING, "delete",
-	REPORT_ENDED, 0},
-	{"LISTING_DIR: get ok, empty, a revocation -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_GET_REVOKED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: get ok, contenders, a revocation -> AWAITING_EMPTY: watch",
-		AT_LISTING_DIR_READ, IN_GET_REVOKED, RECIPE_AWAITING_EMPTY, "watch(first)",
-	0, 0},
-	{"LISTING_DIR: get ok, strangers, a revocation -> LEAVING: delete; ended",
-		AT_LISTING_DIR_STRANGE, IN_GET_REVOKED, RECIPE_LEAVING, "delete",
-	REPORT_ENDED, 0},
-	{"LISTING_DIR: get ok, empty, data of an instance -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_GET_INSTANCE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: get ok, contenders, data of an instance -> AWAITING_EMPTY: watch",
-		AT_LISTING_DIR_READ, IN_GET_INSTANCE, RECIPE_AWAITING_EMPTY, "watch(first)",
-	0, 0},
-	{"LISTING_DIR: get ok, strangers, data of an instance -> LEAVING: delete; ended",
-		AT_LISTING_DIR_STRANGE, IN_GET_INSTANCE, RECIPE_LEAVING, "delete",
-	REPORT_ENDED, 0},
-	{"LISTING_DIR: release -> LEAVING: delete",
-		AT_LISTING_DIR, IN_RELEASE, RECIPE_LEAVING, "delete", 0, 0},
-	{"LISTING_DIR: expired -> NONE: gone",
-		AT_LISTING_DIR, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
-
-	{"AWAITING_EMPTY: watch ok -> queued",
-		AT_AWAITING_EMPTY, IN_WATCH_OK, RECIPE_AWAITING_EMPTY, "",
-	RECIPE_REPORT_QUEUED, 0},
-	{"AWAITING_EMPTY: watch ok, an orphan of our session -> AWAITING_EMPTY: delete it",
-		AT_AWAITING_EMPTY, IN_WATCH_ORPHAN, RECIPE_AWAITING_EMPTY, "orphan(first)",
-	RECIPE_REPORT_QUEUED, 0},
-	{"AWAITING_EMPTY: watch ok, a revocation -> queued",
-		AT_AWAITING_EMPTY, IN_WATCH_REVOKED, RECIPE_AWAITING_EMPTY, "",
-	RECIPE_REPORT_QUEUED, 0},
-	{"AWAITING_EMPTY: watch ok, retained -> queued",
-		AT_AWAITING_EMPTY, IN_WATCH_RETAINED, RECIPE_AWAITING_EMPTY, "",
-	RECIPE_REPORT_QUEUED, 0},
-	{"AWAITING_EMPTY: watch unknown -> AWAITING_EMPTY: watch",
-		AT_AWAITING_EMPTY, IN_WATCH_UNKNOWN, RECIPE_AWAITING_EMPTY, "watch(first)",
-	0, 0},
-	{"AWAITING_EMPTY: watch used up otherwise -> AWAITING_EMPTY: watch",
-		AT_AWAITING_EMPTY, IN_TOUCHED, RECIPE_AWAITING_EMPTY, "watch(first)", 0, 0},
-	{"AWAITING_EMPTY: look -> AWAITING_EMPTY: stat",
-		AT_AWAITING_EMPTY, IN_LOOK, RECIPE_AWAITING_EMPTY, "stat(first)", 0, 0},
-	{"AWAITING_EMPTY: looked, no node -> REMOVING_DIR: rmdir",
-		AT_AWAITING_EMPTY, IN_LOOKED_NO_NODE, RECIPE_REMOVING_DIR, "rmdir",
-	0, 0},
-	{"AWAITING_EMPTY: looked, an orphan of our session -> delete it",
-		AT_AWAITING_EMPTY, IN_LOOKED_ORPHAN, RECIPE_AWAITING_EMPTY,
-	"orphan(first)", 0, 0},
-	{"AWAITING_EMPTY: watch no node -> REMOVING_DIR: rmdir",
-		AT_AWAITING_EMPTY, IN_WATCH_NO_NODE, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"AWAITING_EMPTY: node deleted -> REMOVING_DIR: rmdir",
-		AT_AWAITING_EMPTY, IN_DELETED, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"AWAITING_EMPTY: watch refused -> LEAVING: unwatch, delete; failed",
-		AT_AWAITING_EMPTY, IN_WATCH_REFUSED, RECIPE_LEAVING, "unwatch(first) delete",
-	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"AWAITING_EMPTY: release -> LEAVING: unwatch, delete",
-		AT_AWAITING_EMPTY, IN_RELEASE, RECIPE_LEAVING, "unwatch(first) delete",
-	0, 0},
-	{"AWAITING_EMPTY: expired -> NONE: gone",
-		AT_AWAITING_EMPTY, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"WATCHING: watch ok, not ephemeral -> OWNER: unwatch, stat",
 		AT_WATCHING, IN_WATCH_PERSISTENT, RECIPE_OWNER,
@@ -1237,31 +1021,66 @@ static const Transition transitions[] = {
 	{"WATCHING: watch ok, a container, of two -> READING: children",
 		AT_WATCHING_OF_TWO, IN_WATCH_CONTAINER, RECIPE_READING,
 	"unwatch(second) children", RECIPE_REPORT_PERSISTENT, 0},
-	{"WATCHING: watch ok, not ephemeral, late -> RETREATING: get, delete",
-		AT_WATCHING_LATE, IN_WATCH_PERSISTENT, RECIPE_RETREATING,
-	"unwatch(first) get delete", RECIPE_REPORT_PERSISTENT, 0},
-	{"WATCHING: watch ok, a container, late -> RETREATING: get, delete",
-		AT_WATCHING_LATE, IN_WATCH_CONTAINER, RECIPE_RETREATING,
-	"unwatch(first) get delete", RECIPE_REPORT_PERSISTENT, 0},
-	{"READING_CHILD: get ok, not ephemeral -> READING: children",
-		AT_READING_CHILD, IN_GET_PERSISTENT, RECIPE_READING,
-	"children", RECIPE_REPORT_PERSISTENT, 0},
-	{"RETREATING: get ok, not ephemeral -> RETREATING",
-		AT_RETREATING, IN_GET_PERSISTENT, RECIPE_RETREATING, "", 0, 0},
-	{"LISTING_DIR: get ok, empty, not ephemeral -> REMOVING_DIR: rmdir",
-		AT_LISTING_DIR, IN_GET_PERSISTENT, RECIPE_REMOVING_DIR, "rmdir", 0, 0},
-	{"LISTING_DIR: get ok, contenders, not ephemeral -> AWAITING_EMPTY: watch",
-		AT_LISTING_DIR_READ, IN_GET_PERSISTENT, RECIPE_AWAITING_EMPTY,
-	"watch(first)", 0, 0},
-	{"LISTING_DIR: get ok, strangers, not ephemeral -> LEAVING: delete",
-		AT_LISTING_DIR_STRANGE, IN_GET_PERSISTENT, RECIPE_LEAVING,
-	"delete", REPORT_ENDED, 0},
-	{"AWAITING_EMPTY: watch ok, not ephemeral -> LEAVING: unwatch, delete",
-		AT_AWAITING_EMPTY, IN_WATCH_PERSISTENT, RECIPE_LEAVING,
-	"unwatch(first) delete", REPORT_ENDED, 0},
-	{"AWAITING_EMPTY: watch ok, a container -> LEAVING: unwatch, delete",
-		AT_AWAITING_EMPTY, IN_WATCH_CONTAINER, RECIPE_LEAVING,
-	"unwatch(first) delete", REPORT_ENDED, 0}
+
+	{"ENTERING: create ok, late -> LATE: delete, rmdir",
+		AT_ENTERING, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
+	RECIPE_REPORT_CREATED, 0},
+	{"ENTERING: create ok, late, after mkdir -> LATE: delete, rmdir",
+		AT_ENTERING_MKDIR, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
+	RECIPE_REPORT_CREATED, 0},
+	{"ENTERING: create ok, late, after mkdirs -> LATE: delete, rmdir",
+		AT_ENTERING_MKDIRS, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
+	RECIPE_REPORT_CREATED, 0},
+	{"ENTERING: create ok, late, though mkdirs failed -> LATE: delete, rmdir",
+		AT_ENTERING_IN_VAIN, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
+	RECIPE_REPORT_CREATED, 0},
+	{"CANCELLING: create ok, late -> LEAVING: delete",
+		AT_CANCELLING, IN_CREATE_LATE, RECIPE_LEAVING, "delete(late)",
+	RECIPE_REPORT_CREATED, 0},
+
+	{"LATE: delete ok -> LATE, deleted",
+		AT_LATE, IN_DELETE_OK, RECIPE_LATE, "", 0, 0},
+	{"LATE: delete no node -> LATE, deleted",
+		AT_LATE, IN_DELETE_NO_NODE, RECIPE_LATE, "", 0, 0},
+	{"LATE: delete unknown -> LATE: delete, rmdir",
+		AT_LATE, IN_DELETE_UNKNOWN, RECIPE_LATE, "delete(late) rmdir", 0, 0},
+	{"LATE: release, deleted -> NONE: gone",
+		AT_LATE_DELETED, IN_RELEASE, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
+	{"LATE: delete refused -> LEAVING: failed, left behind",
+		AT_LATE, IN_DELETE_REFUSED, RECIPE_LEAVING, "",
+	RECIPE_REPORT_FAILED | RECIPE_REPORT_LEFT, ERROR_REFUSED},
+	{"LATE: rmdir ok -> ENTERING: as new; renewed",
+		AT_LATE, IN_RMDIR_OK, RECIPE_ENTERING, "mkdir create children",
+	RECIPE_REPORT_RENEWED, 0},
+	{"LATE: rmdir no node -> ENTERING: as new",
+		AT_LATE, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
+	0, 0},
+	{"LATE: rmdir unknown -> LATE: delete, rmdir",
+		AT_LATE, IN_RMDIR_UNKNOWN, RECIPE_LATE, "delete(late) rmdir", 0, 0},
+	{"LATE: rmdir refused, not empty -> LATE, aside: queued, late",
+		AT_LATE, IN_RMDIR_NOT_EMPTY, RECIPE_LATE, "",
+	RECIPE_REPORT_QUEUED | RECIPE_REPORT_LATE, 0},
+	{"LATE: rmdir refused -> NONE: failed",
+		AT_LATE, IN_RMDIR_REFUSED, RECIPE_NONE, "", REPORT_FAILED,
+	ERROR_REFUSED},
+	{"LATE: release -> LEAVING",
+		AT_LATE, IN_RELEASE, RECIPE_LEAVING, "", 0, 0},
+	{"LATE: expired -> NONE: gone",
+		AT_LATE, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
+	{"LATE: rmdir refused, not empty, for the second time -> LATE: queued",
+		AT_LATE_AGAIN, IN_RMDIR_NOT_EMPTY, RECIPE_LATE, "",
+	RECIPE_REPORT_QUEUED, 0},
+	{"LATE: rmdir refused, not empty, no order -> NONE: failed, ended",
+		AT_LATE_UNORDERED, IN_RMDIR_NOT_EMPTY, RECIPE_NONE, "",
+	REPORT_FAILED | RECIPE_REPORT_LATE, 0},
+	{"LATE: retry, aside -> ENTERING: as new",
+		AT_LATE_ASIDE, IN_RETRY, RECIPE_ENTERING, "create children", 0, 0},
+	{"LATE: rmdir refused, not empty, aside -> LATE: queued",
+		AT_LATE_ASIDE, IN_RMDIR_NOT_EMPTY, RECIPE_LATE, "",
+	RECIPE_REPORT_QUEUED, 0},
+	{"READING: children ok, one without order, retaining -> OWNER: stat, list",
+		AT_READING_RETAINING, IN_UNORDERED, RECIPE_OWNER, "stat list",
+	RECIPE_REPORT_GRANTED, 0}
 };
 
 /*
@@ -1299,11 +1118,8 @@ describe_ops(const RecipeOutput *out)
 			case REQUEST_CHECK:
 			case REQUEST_SET_ACL:
 			case REQUEST_GET_ACL:
-				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
-				break;
 			case REQUEST_GET:
-				if (node != NULL && strcmp(node, UNORDERED) == 0)
-					node = "unordered";
+				fail_msg("%s is not for a recipe to send", model_op_name(op->kind));
 				break;
 			case REQUEST_SET:
 			case REQUEST_STAT:
@@ -1313,6 +1129,8 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				else if (strcmp(node, OUR_FIRST) == 0)
 					node = "0";
+				else if (strcmp(node, OUR_LATE) == 0)
+					node = "late";
 				else if (strcmp(node, ORPHAN(6)) == 0)
 					node = "6";
 				else if (strcmp(node, ORPHAN(7)) == 0)
@@ -1354,7 +1172,7 @@ check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
 
 		if (kind == REQUEST_CHILDREN || kind == REQUEST_SEARCH ||
 			kind == REQUEST_WATCH || kind == REQUEST_LIST ||
-			kind == REQUEST_GET || kind == REQUEST_RMDIR)
+			kind == REQUEST_RMDIR)
 		{
 			assert_int_not_equal(recipe->serial, before);
 			assert_int_equal(out->ops[i].serial, recipe->serial);
@@ -1471,33 +1289,12 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED},
-		[AT_READING_CHILD] = {IN_WANT, IN_CREATE_OK, IN_UNORDERED},
-		[AT_READING_LATE] = {IN_WANT, IN_CREATE_OK},
-		[AT_WATCHING_LATE] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
-		[AT_RETREATING] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
-		[AT_RETREATING_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK},
-		[AT_REMOVING_DIR] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
-		IN_DELETE_OK},
-		[AT_LISTING_DIR] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
-		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY},
-		[AT_LISTING_DIR_READ] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
-		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MISSING},
-		[AT_LISTING_DIR_STRANGE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
-		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MIXED_MISSING},
-		[AT_AWAITING_EMPTY] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_GET_OK,
-		IN_DELETE_OK, IN_RMDIR_NOT_EMPTY, IN_MISSING, IN_GET_OK}
-	};
-	/* the step after which our number is a late one */
-	static const Input late_after[NSITUATIONS] = {
-		[AT_READING_LATE] = IN_CREATE_OK,
-		[AT_WATCHING_LATE] = IN_SECOND,
-		[AT_RETREATING] = IN_CREATE_OK,
-		[AT_RETREATING_READ] = IN_CREATE_OK,
-		[AT_REMOVING_DIR] = IN_CREATE_OK,
-		[AT_LISTING_DIR] = IN_CREATE_OK,
-		[AT_LISTING_DIR_READ] = IN_CREATE_OK,
-		[AT_LISTING_DIR_STRANGE] = IN_CREATE_OK,
-		[AT_AWAITING_EMPTY] = IN_CREATE_OK
+		[AT_LATE] = {IN_WANT, IN_CREATE_LATE},
+		[AT_LATE_DELETED] = {IN_WANT, IN_CREATE_LATE, IN_DELETE_OK},
+		[AT_LATE_AGAIN] = {IN_WANT, IN_CREATE_LATE, IN_DELETE_OK, IN_RMDIR_NOT_EMPTY,
+		IN_RETRY, IN_CREATE_LATE},
+		[AT_LATE_UNORDERED] = {IN_WANT, IN_CREATE_LATE},
+		[AT_LATE_ASIDE] = {IN_WANT, IN_CREATE_LATE, IN_DELETE_OK, IN_RMDIR_NOT_EMPTY}
 	};
 	RecipeOutput out;
 
@@ -1514,12 +1311,9 @@ bring_to(Recipe *recipe, Situation situation)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
 		if (i == 0 || ways[situation][i] != IN_WANT)
-		{
 			give(recipe, ways[situation][i], &out);
-			if (late_after[situation] != IN_WANT &&
-				late_after[situation] == ways[situation][i])
-				recipe->sequence = ZNODE_LATE_SEQUENCE;
-		}
+	if (situation == AT_LATE_UNORDERED)
+		recipe->sequence = INT32_MAX;
 	if (situation == AT_ENTERING_IN_VAIN || situation == AT_SEARCHING_IN_VAIN)
 		give_mkdirs_refused(recipe, &out);
 	if (situation == AT_SEARCHING_IN_VAIN)
@@ -1531,7 +1325,8 @@ bring_to(Recipe *recipe, Situation situation)
 					 situation == AT_CANCELLING || situation == AT_ABANDONING ||
 					 situation == AT_CANCELLING_REQUEUED ||
 					 situation == AT_ABANDONING_REQUEUED ||
-					 situation == AT_LEAVING);
+					 situation == AT_LEAVING ||
+					 situation == AT_LEAVING_REFUSED);
 	if (recipe->state == RECIPE_WATCHING)
 		assert_int_equal(recipe->retained_ahead,
 						 situation == AT_WATCHING_ASKING ||
@@ -1567,15 +1362,14 @@ check_line(Situation at, const Transition *line)
 	if (out.report & RECIPE_REPORT_CREATED)
 		assert_string_equal(recipe.node, line->input == IN_CREATE_FIRST ?
 							OUR_FIRST :
+							line->input == IN_CREATE_LATE ? OUR_LATE :
 							line->input == IN_REQUEUE_NEXT ? ORPHAN(6) :
 							line->input == IN_REQUEUE_BEHIND ? ORPHAN(7) :
 							OURS);
 	if (out.report & RECIPE_REPORT_TOKEN)
 		assert_true(out.token == TOKEN);
-	if (out.report & RECIPE_REPORT_QUEUED)
-		assert_int_equal(recipe.blockers, line->input == IN_THIRD ||
-						 (line->input == IN_SECOND &&
-						  at == AT_READING_LATE) ? 2 : 1);
+	if ((out.report & RECIPE_REPORT_QUEUED) && recipe.state != RECIPE_LATE)
+		assert_int_equal(recipe.blockers, line->input == IN_THIRD ? 2 : 1);
 	if (out.report & RECIPE_REPORT_GRANTED)
 		assert_int_equal(recipe.blockers, 0);
 	/* a delete that is to be retried is one that was refused last */
@@ -1583,13 +1377,10 @@ check_line(Situation at, const Transition *line)
 		assert_int_equal(recipe.refused, (out.report & RECIPE_REPORT_LEFT) != 0);
 	/* kept only while we wait, so that nothing is left to free */
 	if (recipe.state == RECIPE_LEAVING &&
-		(situation_state[at] == RECIPE_WATCHING ||
-		 situation_state[at] == RECIPE_AWAITING_EMPTY))
+		situation_state[at] == RECIPE_WATCHING)
 		assert_ptr_equal(recipe.predecessor, out.ops[0].node);
 	else if (recipe.state != RECIPE_WATCHING &&
 			 recipe.state != RECIPE_READING &&
-			 recipe.state != RECIPE_AWAITING_EMPTY &&
-			 situation_state[at] != RECIPE_LISTING_DIR &&
 			 !(out.report & RECIPE_REPORT_MIXED))
 		assert_null(recipe.predecessor);
 	recipe_free(&recipe);
@@ -1695,9 +1486,7 @@ test_none_sends_nothing(void **state)
 		{AT_WATCHING_RETAINED, IN_EXPIRED},
 		{AT_LEAVING_REFUSED, IN_DELETE_OK},
 		{AT_LEAVING_REFUSED, IN_EXPIRED},
-		{AT_READING_CHILD, IN_EXPIRED},
-		{AT_RETREATING, IN_EXPIRED}, {AT_AWAITING_EMPTY, IN_EXPIRED},
-		{AT_LISTING_DIR_READ, IN_EXPIRED}
+		{AT_LATE, IN_EXPIRED}, {AT_LATE_ASIDE, IN_EXPIRED}
 	};
 
 	(void) state;
@@ -1819,19 +1608,12 @@ test_place_in_queue(void **state)
 		{true, 5, {"0123456789abcdef0123456789abcdef__lock__0000000004",
 		"ex0000000003", "write-0000000002"}, 3,
 		"0123456789abcdef0123456789abcdef__lock__0000000004"},
-		/* the counter's end: the late wait for all, without order for more */
+		/* the counter's end: the late, and those without order, are behind */
 		{false, 1999999999, {W(0000000000), W(2000000000)}, 1,
 		W(0000000000)},
 		{false, 5, {W(2000000000), R(2147483646)}, 0, NULL},
 		{true, 1999999999, {R(0000000001), W(2000000000)}, 0, NULL},
-		{false, 2000000000, {W(1999999999), W(2000000001)}, 1,
-		W(1999999999)},
-		{true, 2000000001, {W(0000000003), R(2000000000)}, 2,
-		R(2000000000)},
-		{false, INT32_MAX, {W(2147483646), W(0000000005)}, 2,
-		W(2147483646)},
-		{true, INT32_MIN, {R(0000000005), R(2147483646)}, 2,
-		R(2147483646)}
+		{false, 5, {W(2147483647), W(-2147483648), R(-1000000001)}, 0, NULL}
 	};
 
 	(void) state;
@@ -2744,7 +2526,7 @@ test_requeue_conditions(void **state)
 
 		recipe_step(&recipe, &in, &out);
 	}
-	assert_int_equal(recipe.state, RECIPE_RETREATING);
+	assert_int_equal(recipe.state, RECIPE_LATE);
 	recipe_free(&recipe);
 }
 
@@ -2768,8 +2550,8 @@ test_check_writers(void **state)
 		{5, W(0000000004), RECIPE_REPORT_NO_WRITER},
 		{5, "leaves", RECIPE_REPORT_NO_WRITER},
 		{5, R(1999999999), RECIPE_REPORT_NO_WRITER},
-		{5, R(2000000000), RECIPE_REPORT_WRITER},
-		{5, R(2147483647), RECIPE_REPORT_WRITER},
+		{5, R(2000000000), RECIPE_REPORT_NO_WRITER},
+		{5, R(-2147483648), RECIPE_REPORT_NO_WRITER},
 		{5, W(-2147483648), RECIPE_REPORT_WRITER},
 		{1999999999, W(2147483647), RECIPE_REPORT_WRITER}
 	};
@@ -2943,8 +2725,8 @@ test_watch_queue(void **state)
 		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_REPORT_ALONE},
-		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_CONTENDED},
-		{ZNODE_READER, 5, {R(-2147483648)}, RECIPE_REPORT_CONTENDED}
+		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED}
 	};
 
 	(void) state;
@@ -3826,7 +3608,7 @@ static void
 test_state_names(void **state)
 {
 	(void) state;
-	for (RecipeState a = RECIPE_NONE; a <= RECIPE_AWAITING_EMPTY; a++)
+	for (RecipeState a = RECIPE_NONE; a <= RECIPE_LATE; a++)
 	{
 		assert_string_not_equal(recipe_state_name(a), "unknown");
 		for (RecipeState b = RECIPE_NONE; b < a; b++)

@@ -1447,32 +1447,41 @@ test_permit_without_order(void **state)
 static void
 test_lock_stands_by(void **state)
 {
-	static const char *const others[] = {"x-0-2000000007"};
 	Semaphore	semaphore;
 	SemaphoreOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.ephemeral_owner = 1};
+	RecipeInput in = {
+		.event = RECIPE_RMDIR_DONE,
+		.answer.result = REQUEST_REFUSED,
+		.answer.not_empty = true
+	};
 
 	(void) state;
 	bring_to(&semaphore, AT_QUEUEING);
-	semaphore.lock.state = RECIPE_AWAITING_EMPTY;
+	semaphore.lock.state = RECIPE_LATE;
 	free(semaphore.lock.predecessor);
-	semaphore.lock.predecessor = strdup(others[0]);
+	semaphore.lock.predecessor = NULL;
+	semaphore.lock.sequence = ZNODE_LATE_SEQUENCE;
 	in.answer.serial = semaphore.lock.serial;
 	semaphore_step(&semaphore, true, &in, &out);
 	assert_int_equal(semaphore.state, SEMAPHORE_QUEUEING);
-	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
+	assert_int_equal(out.report, RECIPE_REPORT_QUEUED | RECIPE_REPORT_LATE);
 	assert_int_equal(out.nops, 0);
 
+	/* it comes again, as the lock does */
+	in.event = RECIPE_RETRY;
+	semaphore_step(&semaphore, false, &in, &out);
+	assert_int_equal(semaphore.lock.state, RECIPE_ENTERING);
+	assert_int_equal(semaphore.state, SEMAPHORE_QUEUEING);
+
 	/* and that its counter has ended */
-	semaphore.lock.state = RECIPE_LISTING_DIR;
-	free(semaphore.lock.predecessor);
-	semaphore.lock.predecessor = NULL;
-	semaphore.lock.blockers = 1;
-	in.event = RECIPE_GET_DONE;
-	in.answer.czxid = semaphore.lock.directory;
+	semaphore.lock.state = RECIPE_LATE;
+	semaphore.lock.sequence = INT32_MAX;
+	in.event = RECIPE_RMDIR_DONE;
+	in.answer.serial = semaphore.lock.serial;
 	semaphore_step(&semaphore, true, &in, &out);
-	assert_int_equal(semaphore.state, SEMAPHORE_LEAVING);
-	assert_int_equal(out.report, RECIPE_REPORT_FAILED | RECIPE_REPORT_ENDED);
+	assert_int_equal(semaphore.lock.state, RECIPE_NONE);
+	assert_int_equal(out.report, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE |
+					 RECIPE_REPORT_GONE);
 	semaphore_free(&semaphore);
 }
 

@@ -29,19 +29,21 @@
  *	  watches, in case the event was lost;
  *	- a contender whose number proves that no other is ahead reads nothing;
  *	- an owner that wants the lock again leaves and requeues in one step;
- *	- the directory is made anew before its counter ends;
+ *	- the directory is made again before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: below
  *	  a root that is itself a lock directory, lock directories may end in ten
  *	  digits.  The get that watches a predecessor shows that.  For reports
  *	  that cannot wait for it, names in Curator's form count as contenders.
  *
- * src/ownership.md has three proofs: that a number alone can prove ownership,
- * that an owner may requeue in one step, and that the directory may be deleted
- * when its counter comes to an end.  For the last, numbers from
- * ZNODE_LATE_SEQUENCE on are late.  A contender with a late number queues, but
- * never owns the lock: when no other is ahead of it, it deletes its node,
- * waits until the others have left, deletes the directory, and enters the new
- * one.
+ * src/ownership.md has the proofs that a number alone can prove ownership, and
+ * that an owner may requeue in one step.
+ *
+ * Numbers from ZNODE_LATE_SEQUENCE on are late: the counter of the directory
+ * comes to its end.  A contender with a late number never owns the lock, and
+ * does not wait for its turn: it deletes its node, and the directory, if that
+ * is empty then.  If others are in it, the contender comes again when it is
+ * asked to retry, and has lost its place.  So whoever has a number that is not
+ * late precedes all that are late and all without order.
  *
  * The invariants of each state, between steps.  An operation without an answer
  * yet is "out"; a read or watch that is out has the latest serial number.  A
@@ -58,9 +60,6 @@
  *	ABANDONING	As in SEARCHING, but the node is not wanted.
  *	READING		Our node is there; "node" is its name, "sequence" its number.
  *				A list is out, sent behind the create.
- *	READING_CHILD	As in READING, but instead of the list the get of "passed"
- *				is out.  All children without order up to that one have been
- *				read.
  *	WATCHING	Our node is there.  "predecessor" is the last of "blockers"
  *				contenders, at least one, that excluded us when the children
  *				were listed; none has come ahead of us since.  It is watched,
@@ -73,21 +72,14 @@
  *				the previous node.
  *	LEAVING		Our node, "node", may be there.  A delete is out, or was
  *				refused.
- *	RETREATING	Our number is late, and no contender that excludes us is
- *				ahead.  A get of the directory is out or answered, and behind
- *				it a delete of our node is out.  "directory" is 0 until the get
- *				is answered.
- *	REMOVING_DIR	We have no node.  "directory" is the czxid of the old
- *				directory, which we have left.  Its delete is out.
- *	LISTING_DIR	As in REMOVING_DIR, but a list, or behind it a get of the
- *				directory, is out.
- *	AWAITING_EMPTY	As in REMOVING_DIR, but "predecessor", a contender in the
- *				old directory, is watched, or the watch is out.
+ *	LATE		Our number is late.  The delete of our node is out, unless it is
+ *				"deleted", and behind it that of the directory, unless "aside":
+ *				others were in it.
  *
  * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not
  * wanted (CANCELLING, ABANDONING, LEAVING).  "predecessor" may be left over in
- * READING, LEAVING and LISTING_DIR; it is NULL in all other states but the two
- * that watch it.  The models of test/unit check this after each step.
+ * READING and LEAVING; it is NULL in all other states but WATCHING.  The models
+ * of test/unit check this after each step.
  *
  * A look is a stat without a watch, since the watch stands and the node may
  * have much data; where no watch stands, the next look finds what has
@@ -98,7 +90,8 @@
  *
  *	NONE		want -> ENTERING: create, children
  *				want, likely to own the lock unread -> ENTERING: create
- *	ENTERING	create ok, number 0 or the next -> as READING, none excludes us
+ *	ENTERING	create ok, number late -> LATE: delete, rmdir
+ *				create ok, number 0 or the next -> as READING, none excludes us
  *				create ok -> READING (the children are on their way)
  *				create ok, and no read is behind it -> READING: children
  *				create unknown -> SEARCHING: search
@@ -121,6 +114,7 @@
  *				  search
  *	SEARCHING	children ok, the node before a requeue among them ->
  *				  REQUEUEING: requeue
+ *				children ok, our node among them, late -> LATE: delete, rmdir
  *				children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
  *				children unknown -> SEARCHING: search
@@ -133,11 +127,7 @@
  *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
  *				  answer to the create had the token -> OWNER: token
- *				children ok, nobody does, but our number is late -> RETREATING:
- *				  get the directory, delete
  *				children ok, somebody does -> WATCHING: watch the last of them
- *				children ok, one has no order, and has not been read ->
- *				  READING_CHILD: get it
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
  *				  failed, mixed
@@ -146,8 +136,7 @@
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
  *				  excluded us -> OWNER: stat, and token if the answer to the
- *				  create had it, or, if our number is late, -> RETREATING: get
- *				  the directory, delete; else -> READING: children
+ *				  create had it; else -> READING: children
  *				watch used up otherwise; watch unknown -> WATCHING: watch
  *				look -> WATCHING: stat the predecessor
  *				that stat no node -> as predecessor deleted
@@ -188,7 +177,8 @@
  *				set unknown -> OWNER: set
  *				requeue, if we are exclusive -> REQUEUEING: requeue
  *				release -> LEAVING: delete
- *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
+ *	REQUEUEING	requeue ok, number late -> LATE: delete, rmdir
+ *				requeue ok, the next number -> as READING, nobody excludes us
  *				requeue ok -> READING: children
  *				requeue unknown -> SEARCHING: search
  *				requeue no node -> ENTERING: as new
@@ -200,47 +190,19 @@
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
- *	READING_CHILD	get ok, one of an instance's; no node -> READING: children
- *				get ok, it is not ephemeral -> READING: children; persistent
- *				get ok, one of another client's -> LEAVING: delete; failed,
- *				  ended
- *				get unknown -> READING_CHILD: get
- *				get refused -> LEAVING: delete; failed
- *				release -> LEAVING: delete
- *	RETREATING	get ok -> RETREATING (the directory is known)
- *				get refused -> LEAVING (the delete is out); failed
- *				delete ok, the directory is known -> REMOVING_DIR: delete it
- *				delete ok, it is not; no node -> ENTERING: as new
- *				delete unknown -> RETREATING: get the directory, delete
+ *	LATE		delete ok, no node -> LATE, deleted
+ *				delete unknown -> LATE: delete, rmdir
  *				delete refused -> LEAVING: failed, left behind
- *				release -> LEAVING (the delete is out)
- *	REMOVING_DIR	rmdir ok -> ENTERING: as new; renewed
+ *				rmdir ok -> ENTERING: as new; renewed
  *				rmdir no node -> ENTERING: as new
- *				rmdir refused, not empty -> LISTING_DIR: children
- *				rmdir unknown -> REMOVING_DIR: rmdir
- *				rmdir refused -> LEAVING: delete; failed
- *				release -> LEAVING: delete
- *	LISTING_DIR	children ok -> LISTING_DIR: get the directory
- *				get ok, another directory; no node -> ENTERING: as new
- *				get ok, with contenders -> AWAITING_EMPTY: watch the last one
- *				get ok, with other children only -> LEAVING: delete; failed,
+ *				rmdir unknown -> LATE: delete, rmdir
+ *				rmdir refused, not empty -> LATE, aside: queued, and the first
+ *				  time late; or, if our number has no order -> NONE: failed,
  *				  ended
- *				get ok, empty; children or get unknown -> REMOVING_DIR: rmdir
- *				children or get refused -> LEAVING: delete; failed
- *				release -> LEAVING: delete
- *	AWAITING_EMPTY	watch ok -> AWAITING_EMPTY: queued
- *				watch ok, and it is an orphan of our session ->
- *				  AWAITING_EMPTY: delete it
- *				watch ok, one of another client's, without order, or not
- *				  ephemeral -> LEAVING: unwatch, delete; failed, ended
- *				node deleted; watch no node -> REMOVING_DIR: rmdir
- *				watch used up otherwise; watch unknown -> AWAITING_EMPTY: watch
- *				look -> AWAITING_EMPTY: stat "predecessor"
- *				that stat no node -> REMOVING_DIR: rmdir
- *				that stat ok, and it is an orphan of our session ->
- *				  AWAITING_EMPTY: delete it
- *				watch refused -> LEAVING: unwatch, delete; failed
- *				release -> LEAVING: unwatch, delete
+ *				rmdir refused -> NONE: failed
+ *				retry, aside -> ENTERING: as new
+ *				release, deleted -> NONE: gone
+ *				release -> LEAVING (the delete is out)
  *	any			expired -> NONE: lost if it was OWNER, else gone
  *
  * A contender that may be retained watches the queue from the moment that it
@@ -299,10 +261,8 @@ forget_predecessor(Recipe *recipe)
 }
 
 static void
-forget_passed(Recipe *recipe)
+forget_persistent(Recipe *recipe)
 {
-	free(recipe->passed);
-	recipe->passed = NULL;
 	for (int i = 0; i < recipe->npersistent; i++)
 		free(recipe->persistent[i]);
 	free(recipe->persistent);
@@ -377,7 +337,7 @@ static void
 end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
 	forget_predecessor(recipe);
-	forget_passed(recipe);
+	forget_persistent(recipe);
 	recipe->state = RECIPE_NONE;
 	out->report |= report | RECIPE_REPORT_GONE;
 }
@@ -401,7 +361,7 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 	recipe->token = 0;
 	recipe->batch = 0;
 	forget_predecessor(recipe);
-	forget_passed(recipe);
+	forget_persistent(recipe);
 	if (recipe->parents_tried)
 		send_op(out, REQUEST_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -506,8 +466,7 @@ static void
 leave(Recipe *recipe, RecipeOutput *out)
 {
 	/* a watch left behind would wait for a node that no longer matters */
-	if (recipe->state == RECIPE_WATCHING ||
-		recipe->state == RECIPE_AWAITING_EMPTY)
+	if (recipe->state == RECIPE_WATCHING)
 		send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
 	send_op(out, REQUEST_DELETE, recipe->node, 0);
 	recipe->refused = false;
@@ -522,55 +481,16 @@ fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned report, int error)
 	leave(recipe, out);
 }
 
-/*
- * We are first, but our number is late.  The directory is read while our node
- * keeps it from being deleted, so it is the one that we leave.
- */
+/* Our number is late: leave, and delete the directory if nobody else is in it. */
 static void
-retreat(Recipe *recipe, RecipeOutput *out)
+step_aside(Recipe *recipe, RecipeOutput *out)
 {
 	forget_predecessor(recipe);
-	recipe->blockers = 0;
-	recipe->directory = 0;
-	send_op(out, REQUEST_GET, NULL, next_serial(recipe));
-	send_op(out, REQUEST_DELETE, recipe->node, 0);
+	send_op(out, REQUEST_DELETE, recipe->node, next_serial(recipe));
+	send_op(out, REQUEST_RMDIR, NULL, recipe->serial);
 	recipe->refused = false;
-	recipe->state = RECIPE_RETREATING;
-}
-
-/* We are first; "seen" as in own(). */
-static void
-take_turn(Recipe *recipe, RecipeOutput *out, bool seen)
-{
-	if (znode_is_late(recipe->sequence))
-		retreat(recipe, out);
-	else
-		own(recipe, out, seen);
-}
-
-/* Delete the old directory, which may be empty now. */
-static void
-remove_directory(Recipe *recipe, RecipeOutput *out)
-{
-	forget_predecessor(recipe);
-	send_op(out, REQUEST_RMDIR, NULL, next_serial(recipe));
-	recipe->state = RECIPE_REMOVING_DIR;
-}
-
-/* The old directory is not empty: watch the last contender in it. */
-static void
-await_empty(Recipe *recipe, RecipeOutput *out)
-{
-	send_op(out, REQUEST_WATCH, recipe->predecessor, next_serial(recipe));
-	recipe->state = RECIPE_AWAITING_EMPTY;
-}
-
-/* Does the child without order leave by itself?  Its data show that. */
-static void
-read_child(Recipe *recipe, RecipeOutput *out)
-{
-	send_op(out, REQUEST_GET, recipe->passed, next_serial(recipe));
-	recipe->state = RECIPE_READING_CHILD;
+	recipe->deleted = recipe->aside = false;
+	recipe->state = RECIPE_LATE;
 }
 
 static void
@@ -640,28 +560,11 @@ is_semaphore_part(const char *child)
 		strcmp(child, ZNODE_PERMITS_DIR) == 0;
 }
 
-/* Is a contender with this number, which has an order, ahead of us? */
-static bool
-is_ahead(const Recipe *recipe, int32_t sequence)
-{
-	return znode_is_unordered(recipe->sequence) ||
-		znode_before(sequence, recipe->sequence);
-}
-
-/* Is this child to be read before the one found so far? */
-static bool
-is_to_read(const Recipe *recipe, const char *child, const char *next)
-{
-	return (recipe->passed == NULL || strcmp(child, recipe->passed) > 0) &&
-		(next == NULL || strcmp(child, next) < 0);
-}
-
 /* Our place in the queue, by a list of children. */
 typedef struct QueuePlace
 {
 	bool		found;			/* our own node is in the list */
 	bool		shared;			/* readers ahead do not exclude us */
-	const char *unordered;		/* a child to be read; or NULL */
 	const char *predecessor;	/* the last one that excludes us; or NULL */
 	int32_t		predecessor_sequence;
 	int			ahead;			/* contenders ahead of us */
@@ -674,13 +577,9 @@ static void
 note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 		   const ZnodeContender *contender)
 {
-	/* late readers wait for all, as writers do */
-	bool		writer = !contender->shared ||
-		znode_is_late(contender->sequence);
-
 	if (place->ahead++ == 0 || znode_before(contender->sequence, place->first))
 		place->first = contender->sequence;
-	if (writer)
+	if (!contender->shared)
 		place->writers++;
 	else if (place->shared)
 		return;
@@ -720,13 +619,8 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 		if (out->nops < RECIPE_MAX_OPS - 3)
 			send_op(out, REQUEST_DELETE_ORPHAN, child, 0);
 	}
-	else if (znode_is_unordered(contender.sequence))
-	{
-		if (is_to_read(recipe, child, place->unordered))
-			place->unordered = child;
-	}
 	else if (!is_persistent(recipe, child) &&
-			 is_ahead(recipe, contender.sequence))
+			 znode_before(contender.sequence, recipe->sequence))
 		note_ahead(recipe, place, child, &contender);
 }
 
@@ -743,17 +637,12 @@ only_owners_exclude(const QueuePlace *place)
 
 /*
  * Find our place in the queue: count the contenders that exclude us, and keep
- * the last of them as predecessor.  *unordered is a child to be read, or NULL.
- * Returns false if our own node is missing.
+ * the last of them as predecessor.  Returns false if our own node is missing.
  */
 static bool
-find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
-		   const char **unordered)
+find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	QueuePlace	place = {
-		.shared = recipe->kind == ZNODE_READER &&
-		!znode_is_late(recipe->sequence)
-	};
+	QueuePlace	place = {.shared = recipe->kind == ZNODE_READER};
 
 	recipe->blockers = 0;
 	recipe->unsure = true;
@@ -765,7 +654,6 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 	forget_predecessor(recipe);
 	if (place.found && place.predecessor != NULL)
 		recipe->predecessor = memory_copy(place.predecessor);
-	*unordered = place.unordered;
 	return place.found;
 }
 
@@ -773,9 +661,7 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
 static void
 evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	const char *unordered;
-
-	if (!find_place(recipe, in, out, &unordered))
+	if (!find_place(recipe, in, out))
 	{
 		out->report &= ~RECIPE_REPORT_MIXED;
 		enter(recipe, false, out);	/* another client deleted our node */
@@ -785,15 +671,8 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		out->report |= RECIPE_REPORT_FAILED;
 		leave(recipe, out);
 	}
-	else if (unordered != NULL)
-	{
-		forget_predecessor(recipe);
-		free(recipe->passed);
-		recipe->passed = memory_copy(unordered);
-		read_child(recipe, out);
-	}
 	else if (recipe->blockers == 0)
-		take_turn(recipe, out, true);
+		own(recipe, out, true);
 	else
 	{
 		watch(recipe, out);
@@ -808,7 +687,7 @@ static void
 predecessor_gone(Recipe *recipe, RecipeOutput *out)
 {
 	if (recipe->blockers == 1)
-		take_turn(recipe, out, false);
+		own(recipe, out, false);
 	else
 		read_queue(recipe, out);
 }
@@ -838,17 +717,13 @@ on_release(Recipe *recipe, RecipeOutput *out)
 		case RECIPE_READING:
 		case RECIPE_WATCHING:
 		case RECIPE_OWNER:
-		case RECIPE_READING_CHILD:
 			leave(recipe, out);
 			break;
-		case RECIPE_RETREATING:
-			recipe->state = RECIPE_LEAVING; /* the delete is out */
-			break;
-		case RECIPE_REMOVING_DIR:
-		case RECIPE_LISTING_DIR:
-		case RECIPE_AWAITING_EMPTY:
-			/* our node is gone, as the answer to the delete will show */
-			leave(recipe, out);
+		case RECIPE_LATE:
+			if (recipe->deleted)
+				end(recipe, out, 0);
+			else
+				recipe->state = RECIPE_LEAVING; /* the delete is out */
 			break;
 		case RECIPE_NONE:
 		case RECIPE_CANCELLING:
@@ -874,12 +749,14 @@ owns_by_number(const Recipe *recipe, int32_t next)
 static void
 on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (owns_by_number(recipe, in->next))
+	if (znode_is_late(recipe->sequence))
+		step_aside(recipe, out);
+	else if (owns_by_number(recipe, in->next))
 	{
 		/* the read behind the create does not count */
 		if (!recipe->unread)
 			(void) next_serial(recipe);
-		take_turn(recipe, out, true);
+		own(recipe, out, true);
 	}
 	else if (recipe->unread)
 		read_queue(recipe, out);
@@ -973,6 +850,8 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				if (!wanted)
 					leave(recipe, out);
+				else if (znode_is_late(recipe->sequence))
+					step_aside(recipe, out);
 				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
 					own(recipe, out, false);
 				else
@@ -1021,9 +900,11 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				break;
 			if (!wanted)
 				leave(recipe, out);
+			else if (znode_is_late(recipe->sequence))
+				step_aside(recipe, out);
 			else if (recipe->sequence == last + 1 ||
 					 ZK_MUTATED(ZK_REQUEUED_OWNS))
-				take_turn(recipe, out, true);
+				own(recipe, out, true);
 			else
 				read_queue(recipe, out);
 			break;
@@ -1084,8 +965,7 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 
 /*
  * Does a writer, or any contender, wait behind us?  This instance's contender
- * in the other mode does not count: backends wait for each other in tier 1.  A
- * late reader waits for all, as a writer does.
+ * in the other mode does not count: backends wait for each other in tier 1.
  */
 static bool
 somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
@@ -1096,10 +976,8 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 		ZnodeContender contender;
 
 		if (znode_parse_contender(child, &contender) &&
-			(znode_before(recipe->sequence, contender.sequence) ||
-			 znode_is_unordered(contender.sequence)) &&
-			(readers_too || !contender.shared ||
-			 znode_is_late(contender.sequence)) &&
+			znode_before(recipe->sequence, contender.sequence) &&
+			(readers_too || !contender.shared) &&
 			!is_persistent(recipe, child) &&
 			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
 		{
@@ -1267,129 +1145,38 @@ on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* The old directory is gone, and there is a new one: enter that. */
-static void
-enter_new_directory(Recipe *recipe, RecipeOutput *out)
-{
-	recipe->dir_known = true;
-	enter(recipe, false, out);
-}
-
-static void
-enter_removed_directory(Recipe *recipe, RecipeOutput *out)
-{
-	recipe->dir_known = false;
-	enter(recipe, false, out);
-}
-
-/* Find the last contender in the old directory, if that still exists. */
-static void
-on_dir_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
-{
-	const char *last = NULL;
-	int32_t		last_sequence = 0;
-
-	forget_predecessor(recipe);
-	recipe->blockers = in->answer.nchildren;
-	for (int i = 0; i < in->answer.nchildren; i++)
-	{
-		const char *child = in->answer.children[i];
-		ZnodeContender contender;
-
-		if (!znode_parse_contender(child, &contender))
-		{
-			out->report |= RECIPE_REPORT_STRANGER;
-			out->stranger = child;
-			continue;
-		}
-		/* those without order come last: they may leave by themselves */
-		if (znode_is_unordered(contender.sequence))
-			contender.sequence = -1;
-		if (last == NULL || znode_before(last_sequence, contender.sequence))
-		{
-			last = child;
-			last_sequence = contender.sequence;
-		}
-	}
-	if (last != NULL)
-		recipe->predecessor = memory_copy(last);
-	/* behind the list: if it is still the old one, so was the list */
-	send_op(out, REQUEST_GET, NULL, next_serial(recipe));
-}
-
-static void
-on_dir_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
-{
-	if (in->answer.result != REQUEST_OK)
-		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
-	else if (in->event == RECIPE_CHILDREN_DONE)
-		on_dir_listed(recipe, in, out);
-	else if (in->answer.czxid != recipe->directory)
-		enter_new_directory(recipe, out);
-	else if (recipe->predecessor != NULL)
-		await_empty(recipe, out);
-	else if (recipe->blockers == 0)
-		remove_directory(recipe, out);
-	else
-		fail_and_leave(recipe, out, RECIPE_REPORT_ENDED, 0);
-}
-
+/* The directory that we have left has been deleted, or not. */
 static void
 on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state != RECIPE_REMOVING_DIR ||
-		in->answer.serial != recipe->serial)
+	if (recipe->state != RECIPE_LATE || in->answer.serial != recipe->serial)
 		return;
 
-	if (in->answer.result == REQUEST_OK)
+	switch (in->answer.result)
 	{
-		out->report |= RECIPE_REPORT_RENEWED;
-		enter_removed_directory(recipe, out);
-	}
-	else if (in->answer.result == REQUEST_REFUSED && in->answer.not_empty)
-	{
-		send_op(out, REQUEST_CHILDREN, NULL, next_serial(recipe));
-		recipe->state = RECIPE_LISTING_DIR;
-	}
-	else
-		on_not_ok(recipe, in, out, remove_directory, enter_removed_directory);
-}
-
-/* A child without order has been read. */
-static void
-on_child_read(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
-{
-	if (in->answer.result != REQUEST_OK)
-		on_not_ok(recipe, in, out, read_child, read_queue);
-	else if (!request_is_ephemeral(&in->answer))
-	{
-		(void) note_persistent(recipe, recipe->passed, out);
-		read_queue(recipe, out);
-	}
-	else if (note_is_of_instance(in->answer.data, in->answer.data_len))
-		read_queue(recipe, out);
-	else
-		fail_and_leave(recipe, out, RECIPE_REPORT_ENDED, 0);
-}
-
-static void
-on_get_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
-{
-	if (in->answer.serial != recipe->serial)
-		return;
-	if (recipe->state == RECIPE_READING_CHILD)
-		on_child_read(recipe, in, out);
-	else if (recipe->state == RECIPE_LISTING_DIR)
-		on_dir_read(recipe, in, out);
-	else if (recipe->state == RECIPE_RETREATING &&
-			 in->answer.result == REQUEST_OK)
-		recipe->directory = in->answer.czxid;
-	else if (recipe->state == RECIPE_RETREATING &&
-			 in->answer.result == REQUEST_REFUSED)
-	{
-		out->report |= RECIPE_REPORT_FAILED;
-		out->error = in->answer.error;
-		recipe->state = RECIPE_LEAVING; /* the delete is out */
+		case REQUEST_OK:
+			out->report |= RECIPE_REPORT_RENEWED;
+			/* FALLTHROUGH */
+		case REQUEST_NO_NODE:
+			recipe->dir_known = false;
+			enter(recipe, false, out);
+			break;
+		case REQUEST_UNKNOWN:
+			step_aside(recipe, out);
+			break;
+		case REQUEST_REFUSED:
+			if (!in->answer.not_empty)
+				fail(recipe, out, in->answer.error);
+			else if (znode_is_unordered(recipe->sequence))
+				end(recipe, out, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE);
+			else
+			{
+				out->report |= RECIPE_REPORT_QUEUED;
+				if (!recipe->was_late)
+					out->report |= RECIPE_REPORT_LATE;
+				recipe->aside = recipe->was_late = true;
+			}
+			break;
 	}
 }
 
@@ -1413,29 +1200,6 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_search_done(recipe, in, out);
 	else if (recipe->state == RECIPE_READING)
 		on_read_done(recipe, in, out);
-	else if (recipe->state == RECIPE_LISTING_DIR)
-		on_dir_read(recipe, in, out);
-}
-
-/* The last contender in the old directory has been read, and is watched. */
-static void
-on_last_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
-{
-	ZnodeContender contender;
-
-	if (in->answer.result != REQUEST_OK)
-		on_not_ok(recipe, in, out, await_empty, remove_directory);
-	else if (!request_is_ephemeral(&in->answer) ||
-			 (znode_parse_contender(recipe->predecessor, &contender) &&
-			  znode_is_unordered(contender.sequence) &&
-			  !note_is_of_instance(in->answer.data, in->answer.data_len)))
-		fail_and_leave(recipe, out, RECIPE_REPORT_ENDED, 0);
-	else
-	{
-		if (in->orphan)
-			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
-		out->report |= RECIPE_REPORT_QUEUED;
-	}
 }
 
 /* The predecessor has been read, and is watched. */
@@ -1475,11 +1239,8 @@ on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	if (is_of_revocation_watch(recipe, in))
 		on_own_node_watched(recipe, in, out);
-	else if (in->answer.serial != recipe->serial)
-		return;
-	else if (recipe->state == RECIPE_AWAITING_EMPTY)
-		on_last_watched(recipe, in, out);
-	else if (recipe->state == RECIPE_WATCHING)
+	else if (recipe->state == RECIPE_WATCHING &&
+			 in->answer.serial == recipe->serial)
 		on_predecessor_watched(recipe, in, out);
 }
 
@@ -1493,9 +1254,6 @@ on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		if (!lose_wakeup())
 			predecessor_gone(recipe, out);
 	}
-	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
-			 in->answer.serial == recipe->serial)
-		remove_directory(recipe, out);
 	else if (is_of_revocation_watch(recipe, in))
 		stat_node(recipe, out, 0);
 	else if (is_of_queue_watch(recipe, in))
@@ -1509,9 +1267,6 @@ on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->state == RECIPE_WATCHING &&
 		in->answer.serial == recipe->serial)
 		watch(recipe, out);
-	else if (recipe->state == RECIPE_AWAITING_EMPTY &&
-			 in->answer.serial == recipe->serial)
-		await_empty(recipe, out);
 	else if (is_of_revocation_watch(recipe, in))
 		watch_revocation(recipe, out);
 	else if (is_of_queue_watch(recipe, in))
@@ -1522,8 +1277,7 @@ on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 look(Recipe *recipe, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_WATCHING ||
-		recipe->state == RECIPE_AWAITING_EMPTY)
+	if (recipe->state == RECIPE_WATCHING)
 		send_op(out, REQUEST_STAT, recipe->predecessor, recipe->serial);
 	else if (recipe->state == RECIPE_OWNER && recipe->queue_watch != 0)
 		watch_queue(recipe, out);
@@ -1541,18 +1295,15 @@ on_looked(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		if (in->orphan)
 			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
 	}
-	else if (recipe->state == RECIPE_WATCHING)
-		predecessor_gone(recipe, out);
 	else
-		remove_directory(recipe, out);
+		predecessor_gone(recipe, out);
 }
 
 /* Our own node has been read, or a predecessor by a look. */
 static void
 on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if ((recipe->state == RECIPE_WATCHING ||
-		 recipe->state == RECIPE_AWAITING_EMPTY) &&
+	if (recipe->state == RECIPE_WATCHING &&
 		in->answer.serial == recipe->serial)
 		on_looked(recipe, in, out);
 
@@ -1598,6 +1349,8 @@ on_due(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		look(recipe, out);
 	else if (recipe->state == RECIPE_LEAVING && recipe->refused)
 		leave(recipe, out);
+	else if (recipe->state == RECIPE_LATE && recipe->aside)
+		enter(recipe, false, out);
 	else if (recipe->state == RECIPE_OWNER && recipe->token_refused)
 	{
 		recipe->token_refused = false;
@@ -1605,42 +1358,27 @@ on_due(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* Our late node has been deleted, or not. */
+/* Our node with a late number has been deleted, or not. */
 static void
-on_retreat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_late_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	switch (in->answer.result)
+	if (in->answer.result == REQUEST_UNKNOWN)
+		step_aside(recipe, out);
+	else if (in->answer.result == REQUEST_REFUSED)
 	{
-		case REQUEST_OK:
-			if (recipe->directory != 0)
-				remove_directory(recipe, out);
-			else
-				enter(recipe, false, out);
-			break;
-		case REQUEST_UNKNOWN:
-			retreat(recipe, out);
-			break;
-		case REQUEST_NO_NODE:
-			/* already gone: the directory read may be the new one */
-			enter(recipe, false, out);
-			break;
-		case REQUEST_REFUSED:
-			recipe->refused = true;
-			recipe->state = RECIPE_LEAVING;
-			out->report |= RECIPE_REPORT_FAILED | RECIPE_REPORT_LEFT;
-			out->error = in->answer.error;
-			break;
+		/* the answer to the directory's delete counts no more */
+		recipe->state = RECIPE_LEAVING;
+		out->report |= RECIPE_REPORT_FAILED;
 	}
+	else
+		recipe->deleted = true;
 }
 
 static void
 on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_RETREATING)
-	{
-		on_retreat_done(recipe, in, out);
-		return;
-	}
+	if (recipe->state == RECIPE_LATE)
+		on_late_deleted(recipe, in, out);
 	if (recipe->state != RECIPE_LEAVING)
 		return;
 
@@ -1677,7 +1415,7 @@ void
 recipe_free(Recipe *recipe)
 {
 	forget_predecessor(recipe);
-	forget_passed(recipe);
+	forget_persistent(recipe);
 }
 
 /*
@@ -1705,6 +1443,7 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->has_sibling = false;
 	recipe->others = false;
 	recipe->comers_list = 0;
+	recipe->was_late = false;
 	enter(recipe, unread, out);
 }
 
@@ -1738,7 +1477,10 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	switch (how)
 	{
 		case RECIPE_RESUME_WANTED:
-			read_queue(recipe, out);
+			if (znode_is_late(*sequence))
+				step_aside(recipe, out);
+			else
+				read_queue(recipe, out);
 			break;
 		case RECIPE_RESUME_OWNED:
 			stat_node(recipe, out, 0);
@@ -1873,9 +1615,6 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_WATCH_DONE:
 			on_watch_done(recipe, in, out);
 			break;
-		case RECIPE_GET_DONE:
-			on_get_done(recipe, in, out);
-			break;
 		case RECIPE_RMDIR_DONE:
 			on_rmdir_done(recipe, in, out);
 			break;
@@ -1891,6 +1630,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_REQUEUE_DONE:
 			on_requeue_done(recipe, in, out);
 			break;
+		case RECIPE_GET_DONE:
 		case RECIPE_CHECK_DONE:
 			break;				/* not ours */
 		case RECIPE_NODE_DELETED:
@@ -1948,13 +1688,13 @@ recipe_event(const RequestAnswer *answer)
 	return events[answer->kind];
 }
 
-/* Will our node soon be gone, as far as we know? */
+/* Is our node, if there is one, no longer wanted? */
 bool
 recipe_is_leaving(const Recipe *recipe)
 {
 	return recipe->state == RECIPE_CANCELLING ||
 		recipe->state == RECIPE_ABANDONING ||
-		(recipe->state == RECIPE_LEAVING && !recipe->refused);
+		recipe->state == RECIPE_LEAVING;
 }
 
 /* The name of a state, for log lines. */
@@ -1983,16 +1723,8 @@ recipe_state_name(RecipeState state)
 			return "requeueing";
 		case RECIPE_LEAVING:
 			return "leaving";
-		case RECIPE_READING_CHILD:
-			return "reading child";
-		case RECIPE_RETREATING:
-			return "retreating";
-		case RECIPE_REMOVING_DIR:
-			return "removing directory";
-		case RECIPE_LISTING_DIR:
-			return "listing directory";
-		case RECIPE_AWAITING_EMPTY:
-			return "awaiting empty directory";
+		case RECIPE_LATE:
+			return "late";
 	}
 	return "unknown";
 }

@@ -30,11 +30,9 @@ typedef enum RecipeState
 	RECIPE_OWNER,				/* we own the lock */
 	RECIPE_REQUEUEING,			/* delete and create are out in one multi */
 	RECIPE_LEAVING,				/* the delete is out */
-	RECIPE_READING_CHILD,		/* reading a child that has no order */
-	RECIPE_RETREATING,			/* our number is late: the delete is out */
-	RECIPE_REMOVING_DIR,		/* the delete of the old directory is out */
-	RECIPE_LISTING_DIR,			/* it is not empty: its list is out */
-	RECIPE_AWAITING_EMPTY		/* watching the last contender in it */
+	RECIPE_LATE					/* our number is late: the deletes of our node
+								 * and the directory are out, or it is to be
+								 * tried again */
 } RecipeState;
 
 typedef enum RecipeEvent
@@ -61,7 +59,7 @@ typedef enum RecipeEvent
 	RECIPE_NODE_TOUCHED,		/* a watch fired for another reason */
 	RECIPE_LOOK,				/* look at what we watch: its event may have
 								 * been lost */
-	RECIPE_RETRY,				/* retry what was refused, if anything */
+	RECIPE_RETRY,				/* retry what was refused, or LATE */
 	RECIPE_EXPIRED				/* the session ended, and our node with it */
 } RecipeEvent;
 
@@ -100,9 +98,10 @@ typedef struct RecipeInput
 #define RECIPE_REPORT_RETAINED	(1 << 15)	/* only owners are ahead, and
 											 * the last may be retained: it
 											 * answers */
-#define RECIPE_REPORT_ENDED		(1 << 16)	/* with FAILED: the counter has
-											 * ended while others use it */
-#define RECIPE_REPORT_RENEWED		(1 << 17)	/* the directory is made anew
+#define RECIPE_REPORT_LATE		(1 << 16)	/* others use the directory, whose
+											 * counter comes to its end; with
+											 * FAILED: has ended */
+#define RECIPE_REPORT_RENEWED		(1 << 17)	/* the directory is made again
 												 * before its counter ends */
 #define RECIPE_REPORT_PERSISTENT	(1 << 18)	/* out->stranger is named like
 												 * a contender, but not
@@ -160,17 +159,15 @@ typedef struct Recipe
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */
-	char	   *predecessor;	/* the last of the blockers, or of those in the
-								 * old directory; malloc'd */
+	char	   *predecessor;	/* the last of the blockers; malloc'd */
 	bool		unsure;			/* WATCHING: not reported as queued, since
 								 * those ahead may be no contenders */
-	char	   *passed;			/* children without order, up to this one, need
-								 * not be read; malloc'd */
 	char	  **persistent;		/* children that are not ephemeral, sorted;
 								 * malloc'd */
 	int			npersistent;
-	int64_t		directory;		/* RETREATING and later: czxid of the old
-								 * directory, or 0 */
+	bool		deleted;		/* LATE: our node is gone, */
+	bool		aside;			/* and others were in the directory */
+	bool		was_late;		/* that has been reported */
 } Recipe;
 
 /* How far a contender was when its worker ended; see recipe_resume(). */

@@ -122,7 +122,7 @@
  *				release -> LEAVING: release the lock
  *	QUEUEING	lock granted -> CHECKING: look
  *				lock queued -> QUEUEING: read the permits, read the queue; or,
- *				  if it awaits an empty directory -> QUEUEING: queued
+ *				  if its number is late -> QUEUEING: queued
  *				queue ok -> QUEUEING: queued, or not yet certain
  *				permits or queue unknown -> QUEUEING: read both again
  *				permits or queue refused -> LEAVING: release the lock; failed
@@ -695,14 +695,15 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 		out->stranger = lock->stranger;
 		out->stranger_place = SEMAPHORE_LOCKS;
 	}
-	out->report |= lock->report & RECIPE_REPORT_RENEWED;
+	out->report |= lock->report &
+		(RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE);
 	if (lock->report & RECIPE_REPORT_LEFT)
 		report_left(out, lock->error, SEMAPHORE_LOCKS, semaphore->lock.node);
 
 	if ((lock->report & RECIPE_REPORT_FAILED) && is_wanted(semaphore))
 	{
 		out->report |= lock->report &
-			(RECIPE_REPORT_MIXED | RECIPE_REPORT_ENDED);
+			(RECIPE_REPORT_MIXED | RECIPE_REPORT_LATE);
 		fail(semaphore, out, lock->error);
 	}
 	else if ((lock->report & RECIPE_REPORT_LOST) && is_wanted(semaphore))
@@ -713,7 +714,7 @@ take_lock_output(Semaphore *semaphore, const RecipeOutput *lock,
 			look_around(semaphore, out, SEMAPHORE_CHECKING);
 		else if (lock->report & RECIPE_REPORT_QUEUED)
 		{
-			if (semaphore->lock.state == RECIPE_AWAITING_EMPTY)
+			if (semaphore->lock.state == RECIPE_LATE)
 				out->report |= RECIPE_REPORT_QUEUED;
 			else
 				read_queue(semaphore, out);
@@ -1179,7 +1180,8 @@ on_retry(Semaphore *semaphore, const RecipeInput *in, SemaphoreOutput *out)
 		semaphore->refused)
 		delete_permit(semaphore, out, SEMAPHORE_LEAVING);
 	/* of the lock only its delete: its token is not needed */
-	if (semaphore->lock.state == RECIPE_LEAVING)
+	if (semaphore->lock.state == RECIPE_LEAVING ||
+		semaphore->lock.state == RECIPE_LATE)
 		step_lock(semaphore, in, out);
 }
 
@@ -1390,13 +1392,13 @@ semaphore_may_have_permit(const Semaphore *semaphore)
 		(semaphore->state != SEMAPHORE_LEAVING || semaphore->has_node);
 }
 
-/* Will our permit, if there is one, soon be gone, as far as we know? */
+/* Is our permit, if there is one, no longer wanted? */
 bool
 semaphore_is_leaving(const Semaphore *semaphore)
 {
 	return semaphore->state == SEMAPHORE_CANCELLING ||
 		semaphore->state == SEMAPHORE_ABANDONING ||
-		(semaphore->state == SEMAPHORE_LEAVING && !semaphore->refused);
+		semaphore->state == SEMAPHORE_LEAVING;
 }
 
 /* The name of a state, for log lines. */

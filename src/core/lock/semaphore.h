@@ -58,7 +58,7 @@ typedef struct SemaphoreOp
 
 /*
  * "report" has these bits of recipe.h: QUEUED, GRANTED, TOKEN, REVOKED, LOST,
- * FAILED, MIXED, ENDED, GONE, LEFT, STRANGER, PERSISTENT, and RENEWED of
+ * FAILED, MIXED, GONE, LEFT, STRANGER, PERSISTENT, and LATE and RENEWED of
  * <name>/locks.  LOST may be reported before GONE, since the lock may still
  * have to be released.
  */

@@ -366,18 +366,18 @@ znode_parse_contender(const char *child, ZnodeContender *contender)
  * znode_before
  *		Does sequence number a precede b in the queue?
  *
- * Only for numbers that have an order: see znode_is_unordered().
+ * Negative numbers come after all others, and equal ones have no order: see
+ * znode_is_unordered().
  */
 bool
 znode_before(int32_t a, int32_t b)
 {
-	return a < b;
+	return (uint32_t) a < (uint32_t) b;
 }
 
 /*
  * znode_is_late
- *		Must the directory be made anew before a contender with this number
- *		can own the lock?
+ *		Must the directory be made again before its creator can own the lock?
  */
 bool
 znode_is_late(int32_t sequence)

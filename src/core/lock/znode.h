@@ -39,7 +39,7 @@
 
 /*
  * A directory's counter comes to an end (see znode.c).  A contender with this
- * or a higher number does not own the lock: its directory is to be made anew
+ * or a higher number does not own the lock: its directory is to be made again
  * while the numbers still have an order.
  */
 #define ZNODE_LATE_SEQUENCE		2000000000

@@ -348,28 +348,20 @@ deadlock_attach(bool resumed)
 	adopt_notes();
 }
 
-/* The first session has got a connection, or lost it. */
+/* The session has got a connection, or lost it. */
 void
 deadlock_set_connected(bool connected)
 {
 	pass_event(connected ? DETECTOR_RESUMED : DETECTOR_SUSPENDED);
 }
 
-/* A session is over, with all its requests. */
+/* The session is over, with all its requests. */
 void
-deadlock_end_session(int session)
+deadlock_end_session(void)
 {
-	DetectorInput in;
-
-	if (session == 0)
-	{
-		detector_io_forget();
-		detector_io_forget_waits_dirs();
-		pass_event(DETECTOR_EXPIRED);
-		return;
-	}
-	while (detector_io_lost(session, &in))
-		step_detector(&in);
+	detector_io_forget();
+	detector_io_forget_waits_dirs();
+	pass_event(DETECTOR_EXPIRED);
 }
 
 /* Have contenders that would have edges watch for others behind them. */

@@ -15,7 +15,7 @@
 
 extern void deadlock_attach(bool resumed);
 extern void deadlock_set_connected(bool connected);
-extern void deadlock_end_session(int session);
+extern void deadlock_end_session(void);
 extern void deadlock_run(void);
 
 #endif							/* ZKLOCK_DEADLOCK_H */

@@ -3,13 +3,8 @@
  * detector_io.c
  *		The detector's operations in ZooKeeper, and their answers.
  *
- * Sessions.  The detector uses the first ZooKeeper session; but a contender's
- * note is written in the session of that contender, in order with what the
- * recipe writes there.
- *
- * The znodes of PostgreSQL's sessions (core/deadlock/vertex.c) are of the
- * first ZooKeeper session, too: they are written or, if they do not exist,
- * created.
+ * The znodes of PostgreSQL's sessions (core/deadlock/vertex.c) are written or,
+ * if they do not exist, created.
  *
  * Reads.  Any client may have written what is read, so each read begins with a
  * stat: the data are not read if the znode is not ephemeral, or if they are
@@ -51,7 +46,6 @@ typedef struct SentRequest
 {
 	uint32		serial;			/* hash key, must be first */
 	RequestKind kind;
-	int			session;
 	bool		barrier;		/* the list is to go behind one */
 	char		path[NOTE_VERTEX_SIZE];
 	char	   *data;			/* SET of a session's znode: its note,
@@ -85,7 +79,7 @@ detector_io_attach(SessionHandler handler)
 	detector_io_forget();
 }
 
-/* The first session is over: forget its requests. */
+/* The session is over: forget its requests. */
 void
 detector_io_forget(void)
 {
@@ -124,13 +118,12 @@ detector_io_forget_waits_dirs(void)
 }
 
 static SentRequest *
-new_sent(const DetectorOp *op, int session)
+new_sent(const DetectorOp *op)
 {
 	SentRequest *sent = hash_search(io.requests, &op->request.serial,
 									HASH_ENTER, NULL);
 
 	sent->kind = op->request.kind;
-	sent->session = session;
 	sent->barrier = op->request.barrier;
 	sent->acts = op->verdict != NULL;
 	sent->parts = 0;
@@ -155,7 +148,7 @@ submit_note(const Contender *contender, const char *path, uint32 serial)
 		.path = path
 	};
 
-	session_submit(contender->session, io.notes_owner, &set);
+	session_submit(io.notes_owner, &set);
 }
 
 /*
@@ -241,7 +234,7 @@ session_note_written(SentRequest *sent, const RequestAnswer *in)
 
 		io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 		create.group = GROUP_BIT | io.last_group;
-		session_submit(0, io.owner, &create);
+		session_submit(io.owner, &create);
 	}
 	free(data);
 	sent->data = NULL;
@@ -262,11 +255,11 @@ submit_waits(const DetectorOp *op)
 	{
 		Request		set = op->request;
 
-		set.data = new_sent(op, 0)->data = memory_copy(data);
-		session_submit(0, io.owner, &set);
+		set.data = new_sent(op)->data = memory_copy(data);
+		session_submit(io.owner, &set);
 		return true;
 	}
-	new_sent(op, contender->session);
+	new_sent(op);
 	if (contender->note_version < 0)
 		write_again(contender, path, op->request.serial);
 	else
@@ -281,7 +274,7 @@ submit_part(SentRequest *sent, Request part)
 	part.serial = sent->serial;
 	part.group = GROUP_BIT | io.last_group;
 	sent->parts++;
-	session_submit(0, io.owner, &part);
+	session_submit(io.owner, &part);
 }
 
 /* Submit the note of another contender of ours, if it still is one. */
@@ -314,7 +307,7 @@ submit_act(const DetectorOp *op)
 		set.has_version = contender->note_version >= 0;
 		set.version = contender->note_version;
 	}
-	sent = new_sent(op, 0);
+	sent = new_sent(op);
 	io.last_group = (io.last_group + 1) & ~GROUP_BIT;
 	for (int i = 0; i < op->nchecks; i++)
 		submit_part(sent, (Request) {.kind = REQUEST_CHECK,
@@ -392,8 +385,8 @@ detector_io_submit(const DetectorOp *op)
 		request.barrier = false;
 	}
 	request.brief = true;
-	new_sent(op, 0);
-	session_submit(0, io.owner, &request);
+	new_sent(op);
+	session_submit(io.owner, &request);
 	return true;
 }
 
@@ -417,7 +410,7 @@ read_data(const SentRequest *sent, const RequestAnswer *in)
 	if (in->result != REQUEST_OK || !request_is_ephemeral(in) ||
 		in->size > max)
 		return false;
-	session_submit(0, io.owner, &get);
+	session_submit(io.owner, &get);
 	return true;
 }
 
@@ -444,7 +437,7 @@ read_children(const SentRequest *sent, const RequestAnswer *in,
 		return false;
 	if (in->result != REQUEST_OK || in->child_count <= MAX_CHILDREN)
 	{
-		session_submit(0, io.owner, &list);
+		session_submit(io.owner, &list);
 		return true;
 	}
 	if (!logged)
@@ -554,33 +547,4 @@ detector_io_answer(const RequestAnswer *in, DetectorInput *input)
 			(errmsg_internal("deadlock request %u answered: %d", in->serial,
 							 input->answer.result)));
 	return true;
-}
-
-/*
- * detector_io_lost
- *		A session other than the first is over: fill in the detector's input
- *		for an operation that was out in it.
- *
- * To be called until it returns false.
- */
-bool
-detector_io_lost(int session, DetectorInput *input)
-{
-	HASH_SEQ_STATUS scan;
-	SentRequest *sent;
-
-	hash_seq_init(&scan, io.requests);
-	while ((sent = hash_seq_search(&scan)) != NULL)
-	{
-		if (sent->session != session)
-			continue;
-		hash_seq_term(&scan);
-		memset(input, 0, sizeof(*input));
-		input->event = DETECTOR_DONE;
-		input->answer.serial = sent->serial;
-		input->answer.result = REQUEST_NO_NODE;
-		hash_search(io.requests, &input->answer.serial, HASH_REMOVE, NULL);
-		return true;
-	}
-	return false;
 }

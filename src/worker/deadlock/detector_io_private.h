@@ -22,6 +22,5 @@ extern bool detector_io_read_waits_dir(int number, char path[ZNODE_PATH_SIZE]);
 extern void detector_io_forget_waits_dirs(void);
 extern bool detector_io_submit(const DetectorOp *op);
 extern bool detector_io_answer(const RequestAnswer *in, DetectorInput *input);
-extern bool detector_io_lost(int session, DetectorInput *input);
 
 #endif							/* ZKLOCK_DETECTOR_IO_PRIVATE_H */

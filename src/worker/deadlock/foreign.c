@@ -293,7 +293,7 @@ foreign_node(const VertexSession *session, bool remote,
 			 char path[NOTE_VERTEX_SIZE])
 {
 	char		dir[NOTE_VERTEX_SIZE];
-	VertexNode	name = {.publisher = (uint64) status(0)->client_id};
+	VertexNode	name = {.publisher = (uint64) status()->client_id};
 	VertexSession vertex = *session;
 	SessionNode *node;
 	bool		found;

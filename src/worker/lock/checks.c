@@ -44,8 +44,8 @@
 
 /*
  * The pause between two sweeps over the owners is the larger of
- * SWEEP_INTERVAL_MS and this multiple of a sweep's CPU time, which is tens of
- * ms with 100,000 owners.
+ * SWEEP_INTERVAL_MS and this multiple of a sweep's CPU time, which is some
+ * ms with 8,000 owners.
  */
 #define SWEEP_PAUSE			50
 
@@ -93,15 +93,20 @@ check_answer(Contender *contender, int64 now_ms)
 
 /*
  * Check a contender: give it up if it owns its lock and no backend takes it,
- * and check whether the time of a retained owner ahead of it is over.
+ * check whether the time of a retained owner ahead of it is over, and let it
+ * come again if its number was late.
  */
 static void
 check_contender(Contender *contender, int64 now_ms)
 {
+	RecipeInput retry = {.event = RECIPE_RETRY};
+
 	check_answer(contender, now_ms);
 	if (contender->owner_since_ms != 0)
 		contender_schedule_check(contender,
 								 slot_check_idle(contender->slot, now_ms));
+	if (contender->now.is_late)
+		step(contender, false, &retry);
 }
 
 /*
@@ -182,7 +187,7 @@ look_again(Contender *contender)
 	RecipeInput input = {.event = RECIPE_LOOK};
 
 	contender_delay_watch(contender);
-	if (status_is_connected(contender->session))
+	if (status_is_connected())
 		step(contender, false, &input);
 }
 
@@ -190,7 +195,7 @@ look_again(Contender *contender)
 static int64
 due_to_look(const Contender *first, int n, int64 last_ms)
 {
-	int			timeout_ms = status(0)->timeout;
+	int			timeout_ms = status()->timeout;
 
 	return Max(first->watched_ms + timeout_ms,
 			   last_ms + Max(timeout_ms / n, LOOKS_PAUSE_MS));
@@ -202,7 +207,7 @@ look_again_in_turn(void)
 {
 	static int64 last_ms = 0;
 	int64		now_ms = zk_now_ms();
-	int			timeout_ms = status(0)->timeout;
+	int			timeout_ms = status()->timeout;
 	int			n;
 	Contender  *first = contender_first_watching(&n);
 
@@ -262,13 +267,13 @@ checks_run(void)
 
 /*
  * checks_watch_queues
- *		The connection of a session is lost, or back.
+ *		The connection is lost, or back.
  *
  * Without a connection we do not learn who queues behind our contenders.  With
  * a new one, the contenders that need it watch their queues again.
  */
 void
-checks_watch_queues(int session, bool connected)
+checks_watch_queues(bool connected)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
@@ -277,8 +282,7 @@ checks_watch_queues(int session, bool connected)
 	{
 		Contender  *contender = list[i];
 
-		if (contender->session != session ||
-			!contender->now.watches_queue)
+		if (!contender->now.watches_queue)
 			continue;
 		if (connected)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);

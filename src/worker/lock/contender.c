@@ -4,9 +4,30 @@
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
  * Each slot that is wanted or owned has one: its state machine, and what the
- * worker knows of it.  This file finds them by slot and by UUID, and keeps
- * them in the order in which they are due for a check, or wait for room in the
- * sessions.  steps.c has what they do.
+ * worker knows of it.  This file finds them by slot and by UUID, keeps them in
+ * the order in which they are due for a check, and counts the room that they
+ * take in the session.  steps.c has what they do.
+ *
+ * The room.  However a session ends, ZooKeeper writes one transaction that
+ * lists the paths of all its ephemeral nodes: PrepRequestProcessor.java makes
+ * a CloseSessionTxn, a vector of strings, each with 4 bytes for its length.
+ * What is written is unbounded.  But BinaryInputArchive.checkLength() lets no
+ * server read a log entry, or a proposal of the leader, longer than
+ * jute.maxbuffer + zookeeper.jute.maxbuffer.extrasize, by default 1 MB each.
+ * Followers that receive a longer one leave the ensemble, and servers that
+ * have logged one cannot be started again: the ensemble stops serving.
+ *
+ * So the worker counts the paths of what it creates, from the submission of
+ * the create until the node is known to be gone, and begins no contender that
+ * would exceed ZK_MAX_PATH_BYTES.  A node whose delete is on its way counts no
+ * more for what is created behind that: requests of a session are done in
+ * order.  If the answer to the delete is lost, or is a refusal, the node counts
+ * again.  The other half of jute.maxbuffer is for what is not counted: a few
+ * bytes before the list, the instance's member znode (fleet.c), nodes that are
+ * deleted as soon as they are seen (REQUEST_DELETE_ORPHAN), and the deletes of
+ * a batch that has failed, which go again behind creates of the same flight.
+ * Because of the bound alone, a session from before a crash can safely be
+ * closed although its nodes are unknown.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -30,7 +51,6 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/lock/contender_private.h"
-#include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
@@ -41,17 +61,19 @@ typedef struct ContenderUuid
 	Contender  *contender;
 } ContenderUuid;
 
-/* The contenders of all sessions. */
 static struct
 {
 	HTAB	   *by_slot;		/* of Contenders */
 	HTAB	   *uuids;			/* of ContenderUuids */
 	SessionHandler handler;		/* of their requests */
 	SessionHandler lock_handler;	/* of those for a semaphore's lock */
-	int			counts[ZK_MAX_SESSIONS];	/* by session */
+	int64		bytes;			/* of nodes that contenders have, or may have,
+								 * as ZK_MAX_PATH_BYTES counts them; */
+	int64		leaving;		/* the part whose delete is under way; */
+	int64		left;			/* of nodes that could not be deleted */
 	int			nhabitual;		/* those that are retained by habit ... */
-	int64		habitual_bytes[ZK_MAX_SESSIONS];	/* ... and their bytes */
-	dlist_head	parked;			/* waiting for room, in order */
+	int64		habitual_bytes; /* ... and their bytes */
+	dlist_head	deferred;		/* not begun for want of room, in order */
 	dlist_head	queued;			/* behind others, the longest-queued first */
 	dlist_head	watching;		/* waiting for a watch, the one set earliest
 								 * first */
@@ -100,22 +122,30 @@ contenders_init(SessionHandler handler, SessionHandler lock_handler)
 	contenders.uuids = create_table("zklock contender UUIDs",
 									ZNODE_UUID_BYTES, sizeof(ContenderUuid));
 	contenders.checks = pairingheap_allocate(compare_checks, NULL);
-	dlist_init(&contenders.parked);
+	dlist_init(&contenders.deferred);
 	dlist_init(&contenders.queued);
 	dlist_init(&contenders.watching);
 }
 
-/* The number of contenders, including parked ones. */
+/* The number of contenders, including deferred ones. */
 int
 contenders_count(void)
 {
 	return hash_get_num_entries(contenders.by_slot);
 }
 
-int
-contenders_count_of(int session)
+/* Bytes of the paths of nodes that contenders have, or may have. */
+int64
+contenders_bytes(void)
 {
-	return contenders.counts[session];
+	return contenders.bytes;
+}
+
+/* Publish how much of the session's room is taken. */
+void
+contenders_publish(void)
+{
+	path_bytes_write(contenders.bytes + contenders.left, contenders_count());
 }
 
 /* All contenders, palloc'd, since a step changes the table. */
@@ -168,7 +198,6 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 		return contender;
 
 	key_path(slot_key(slot), contender->directory);
-	contender->session = NO_SESSION;
 	contender->habitual = contender->revokes = false;
 	contender->owner = session_add_owner(contenders.handler, contender);
 	contender->lock_owner = 0;
@@ -177,7 +206,8 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->machine = machine_make(kind);
 	machine_describe(contender->machine, &contender->now);
 	contender->bytes = contender->leaving = 0;
-	contender->parked = false;
+	contender->in_doubt = false;
+	contender->deferred = false;
 	contender->owner_since_ms = contender->answer_due_ms = 0;
 	contender->queued_since_ms = 0;
 	contender->watch_serial = 0;
@@ -206,42 +236,23 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
  *		Note whether the contender's lock is retained by habit.
  *
  * Returns false, and does not note it, if that would take more than a
- * HABITUAL_PART-th of the slots or of its session's room.
+ * HABITUAL_PART-th of the slots or of the session's room.
  */
 bool
 contender_set_habitual(Contender *contender, bool habitual)
 {
-	int64	   *bytes = &contenders.habitual_bytes[contender->session];
-
 	if (contender->habitual == habitual)
 		return true;
 	if (habitual && !ZK_MUTATED(ZK_HABITS_UNBOUNDED) &&
 		(contenders.nhabitual >= zklock_max_locks / HABITUAL_PART ||
-		 *bytes + contender->place_bytes >
+		 contenders.habitual_bytes + contender->place_bytes >
 		 ZK_PATH_BYTES_BOUND / HABITUAL_PART))
 		return false;
 	contender->habitual = habitual;
 	contenders.nhabitual += habitual ? 1 : -1;
-	*bytes += habitual ? contender->place_bytes : -contender->place_bytes;
+	contenders.habitual_bytes += habitual ? contender->place_bytes :
+		-contender->place_bytes;
 	return true;
-}
-
-/*
- * contender_set_session
- *		Assign the contender, which has nothing in ZooKeeper as far as we
- *		know, to a session, or to none.
- */
-void
-contender_set_session(Contender *contender, int session)
-{
-	if (contender->session != NO_SESSION)
-	{
-		(void) contender_set_habitual(contender, false);
-		contenders.counts[contender->session]--;
-	}
-	contender->session = session;
-	if (session != NO_SESSION)
-		contenders.counts[session]++;
 }
 
 static void
@@ -336,7 +347,7 @@ contender_note_uuid(Contender *contender, const uint8 *uuid)
 	contender->owner_since_ms = 0;
 	contender->answer_due_ms = 0;
 	contender->revokes = false;
-	contender->created = false;
+	contender->created = contender->in_doubt = false;
 	contender_set_queued(contender, false);
 	contender_forget_note(contender);
 }
@@ -436,6 +447,15 @@ set_watch(Contender *contender, uint32 serial)
 	contenders.nwatching++;
 }
 
+static void
+set_bytes(Contender *contender, int bytes, int leaving)
+{
+	contenders.bytes += bytes - contender->bytes;
+	contenders.leaving += leaving - contender->leaving;
+	contender->bytes = bytes;
+	contender->leaving = leaving;
+}
+
 /* Forget a contender. */
 void
 contender_drop(Contender *contender)
@@ -445,12 +465,10 @@ contender_drop(Contender *contender)
 	unschedule_check(contender);
 	contender_set_queued(contender, false);
 	set_watch(contender, 0);
-	if (contender->session != NO_SESSION)
-		quota_change(contender->session, -contender->bytes,
-					 -contender->leaving);
-	contender_set_session(contender, NO_SESSION);
-	if (contender->parked)
-		dlist_delete(&contender->parked_node);
+	set_bytes(contender, 0, 0);
+	(void) contender_set_habitual(contender, false);
+	if (contender->deferred)
+		dlist_delete(&contender->deferred_node);
 	machine_free(contender->machine);
 	if (contender->lock_owner != 0)
 		session_remove_owner(contender->lock_owner);
@@ -477,15 +495,11 @@ count_bytes(Contender *contender)
 		bytes += contender->place_bytes;
 	if (now->has_permit)
 		bytes += contender->permit_bytes;
-	if (now->has_place && now->leaves_place)
+	if (now->has_place && now->leaves_place && !contender->in_doubt)
 		leaving += contender->place_bytes;
-	if (now->has_permit && now->leaves_permit)
+	if (now->has_permit && now->leaves_permit && !contender->in_doubt)
 		leaving += contender->permit_bytes;
-	if (contender->session != NO_SESSION)
-		quota_change(contender->session, bytes - contender->bytes,
-					 leaving - contender->leaving);
-	contender->bytes = bytes;
-	contender->leaving = leaving;
+	set_bytes(contender, bytes, leaving);
 }
 
 /* Note what a step of the contender's machine has changed. */
@@ -496,32 +510,53 @@ contender_update(Contender *contender)
 	count_bytes(contender);
 	if (contender->now.watch_serial != contender->watch_serial)
 		set_watch(contender, contender->now.watch_serial);
-	if (contender->leaving > 0 || !contender_is_begun(contender))
+	if (contender->now.leaves || !contender_is_begun(contender))
 		contender_set_queued(contender, false);
 }
 
-/* What the contender needs of the quota to begin. */
-int
-contender_bytes_wanted(const Contender *contender)
+/*
+ * contender_excess
+ *		How many bytes too many the session's nodes would have if the contender
+ *		began now; it may if this is not above 0.
+ */
+int64
+contender_excess(const Contender *contender)
 {
-	return contender->place_bytes + contender->permit_bytes;
+	if (ZK_MUTATED(ZK_ROOM_UNCHECKED))
+		return 0;
+	return contenders.bytes - contenders.leaving + contenders.left +
+		contender->place_bytes + contender->permit_bytes -
+		ZK_PATH_BYTES_BOUND;
 }
 
-/* Let the contender wait for room, behind others that do. */
+/* The contender's nodes may remain until the session ends. */
 void
-contender_park(Contender *contender)
+contender_leave(const Contender *contender)
 {
-	contender_set_session(contender, NO_SESSION);
-	contender->parked = true;
-	dlist_push_tail(&contenders.parked, &contender->parked_node);
+	contenders.left += contender->place_bytes + contender->permit_bytes;
 }
 
-/* The first contender that waits for room, or NULL. */
-Contender *
-contender_first_parked(void)
+/* The session has ended, and with it all its nodes. */
+void
+contenders_forget_left(void)
 {
-	return dlist_is_empty(&contenders.parked) ? NULL :
-		dlist_head_element(Contender, parked_node, &contenders.parked);
+	contenders.left = 0;
+}
+
+/* Have the contender begun at the end of the turn, if there is room then. */
+void
+contender_defer(Contender *contender)
+{
+	contender->deferred = true;
+	dlist_push_tail(&contenders.deferred, &contender->deferred_node);
+}
+
+/* The first contender that is to be begun at the end of the turn, or NULL. */
+Contender *
+contender_first_deferred(void)
+{
+	return dlist_is_empty(&contenders.deferred) ? NULL :
+		dlist_head_element(Contender, deferred_node, &contenders.deferred);
 }
 
 /*

@@ -27,8 +27,6 @@
 typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
-	int			session;		/* of its ZooKeeper session while it has
-								 * anything there, or NO_SESSION */
 	uint32		owner;			/* of its requests */
 	uint32		lock_owner;		/* of those for a semaphore's lock, or 0 */
 	int64		owner_since_ms; /* zk_now_ms(); 0: not the owner */
@@ -41,15 +39,17 @@ typedef struct Contender
 	bool		has_uuid;
 	uint8		uuid[ZNODE_UUID_BYTES];
 	char		directory[ZNODE_PATH_SIZE];
-	int			place_bytes;	/* quota: of its node in a queue, */
-	int			permit_bytes;	/* and of its permit's node, or 0 */
-	int			bytes;			/* quota: of all that it has, or may have */
-	int			leaving;		/* the part that is being deleted */
+	int			place_bytes;	/* room for its node in a queue, */
+	int			permit_bytes;	/* and for its permit's node, or 0 */
+	int			bytes;			/* room for all that it has, or may have */
+	int			leaving;		/* the part whose delete is under way */
+	bool		in_doubt;		/* a delete was refused, or its answer lost */
 	bool		habitual;		/* its lock is retained by habit */
 	bool		revokes;		/* it waits for an owner that may be retained,
 								 * whether that has answered in time or not */
-	bool		parked;			/* not begun, until there is room */
-	dlist_node	parked_node;	/* in contender.c's list, if parked */
+	bool		deferred;		/* not begun for want of room, until the end
+								 * of the turn */
+	dlist_node	deferred_node;	/* in contender.c's list, if deferred */
 	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
 									 * writer behind it, for which backends
 									 * wait; 0: neither, as far as we know */
@@ -74,17 +74,18 @@ typedef struct Contender
 /* the loop */
 extern void contenders_attach(void);
 extern void dispatch_open_mail(void);
-extern void dispatch_begin_parked(void);
+extern void dispatch_begin_deferred(void);
+extern void contenders_publish(void);
 extern void checks_run(void);
 
-/* the sessions, and the previous worker */
+/* the session, and the previous worker */
 extern int	contenders_count(void);
-extern int	contenders_count_of(int session);
+extern int64 contenders_bytes(void);
 extern void contenders_take_over(void);
-extern void contenders_expire(int session);
+extern void contenders_expire(void);
 extern void contenders_drain(void);
 extern void contenders_release(void);
-extern void checks_watch_queues(int session, bool connected);
+extern void checks_watch_queues(bool connected);
 extern void directories_forget(void);
 extern void directories_disconnect(void);
 

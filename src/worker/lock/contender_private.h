@@ -15,14 +15,13 @@
 
 #include "worker/lock/contender.h"
 #include "worker/lock/machine_private.h"
-#include "worker/sessions.h"
 #include "worker/zookeeper/session.h"
 
 /* How often to check all owners. */
 #define SWEEP_INTERVAL_MS	1000
 
 /*
- * The part of the slots and of a session's room for locks retained by habit.
+ * The part of the slots and of the session's room for locks retained by habit.
  */
 #define HABITUAL_PART		8
 
@@ -33,7 +32,6 @@ extern void contenders_init(SessionHandler handler,
 							SessionHandler lock_handler);
 extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
 extern bool contender_set_habitual(Contender *contender, bool habitual);
-extern void contender_set_session(Contender *contender, int session);
 extern void contender_drop(Contender *contender);
 extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
 extern void contender_forget_note(Contender *contender);
@@ -45,10 +43,11 @@ extern void contender_place_path(const Contender *contender,
 extern bool contender_is_begun(const Contender *contender);
 extern void contender_update(Contender *contender);
 
-extern int	contender_bytes_wanted(const Contender *contender);
-extern void contender_park(Contender *contender);
-extern Contender *contender_first_parked(void);
-extern int64 contender_bytes_of_first(void);
+extern int64 contender_excess(const Contender *contender);
+extern void contender_leave(const Contender *contender);
+extern void contenders_forget_left(void);
+extern void contender_defer(Contender *contender);
+extern Contender *contender_first_deferred(void);
 
 extern void contender_set_queued(Contender *contender, bool queued);
 

@@ -231,7 +231,7 @@ send(const Directory *directory, RequestKind kind)
 		.brief = true
 	};
 
-	session_submit(0, directories.owner, &op);
+	session_submit(directories.owner, &op);
 }
 
 /* Forget the unwatched directory used longest ago. */
@@ -401,7 +401,7 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 	{
 		note_seen(directory->path, false);
 		directory->deleted = true;
-		session_directory_deleted(0, directory->path);
+		session_directory_deleted(directory->path);
 	}
 	if (directory->succession.watch == SUCCESSION_UNWATCHED)
 		forget_watch(directory);
@@ -550,9 +550,9 @@ directory_warn(const char *path, const char *child, bool persistent)
 
 /* Make a directory, with its parents, and ignore the answer. */
 void
-directory_make(const char *path, int session)
+directory_make(const char *path)
 {
 	Request		op = {.kind = REQUEST_MKDIRS,.path = path};
 
-	session_submit(session, directories.owner, &op);
+	session_submit(directories.owner, &op);
 }

@@ -22,7 +22,7 @@ extern int32_t directory_next(const char *path);
 extern void directory_leave(const char *path, int32_t number);
 extern void directory_left(const char *path, int32_t number, bool deleted);
 extern void directory_made(const RequestAnswer *in);
-extern void directory_make(const char *path, int session);
+extern void directory_make(const char *path);
 extern void directory_warn(const char *path, const char *child,
 						   bool persistent);
 

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * dispatch.c
- *		The mail of the slots: begins, parks and releases contenders.
+ *		The mail of the slots: begins and releases contenders.
  *
- * A contender goes into the first session with room (sessions.c).  If there is
- * none, it is parked until contenders that are being given up, or are only
- * retained, have left enough room; if that will not be enough, it is refused
- * with an error.  Parked contenders are begun in order.
+ * A contender for which the session has no room (contender.c) is deferred to
+ * the end of the turn, when all that is to be released has been.  If there is
+ * no room then either, retained ones are given up for it; if that is not
+ * enough, it is refused with an error.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -23,7 +23,6 @@
 #include "shared/slots.h"
 #include "worker/lock/habits_private.h"
 #include "worker/lock/steps_private.h"
-#include "worker/sessions.h"
 #include "worker/zookeeper/status.h"
 
 /* The slot is wanted: begin a contender, unless it has one. */
@@ -31,20 +30,17 @@ static void
 begin(ZkSlot *slot, const ZkContender *wanted)
 {
 	Contender  *contender;
-	int			session = NO_SESSION;
 
 	if (status_is_ending())
 		return;					/* contenders_take_over() does so, in the next
 								 * session */
 	contender = contender_make(slot, wanted->kind);
-	if (contender_is_begun(contender) || contender->parked)
+	if (contender_is_begun(contender) || contender->deferred)
 		return;
-	if (contender_first_parked() == NULL)
-		session = sessions_choose(contender_bytes_wanted(contender));
-	if (session != NO_SESSION)
-		step_start(contender, session, wanted);
+	if (contender_excess(contender) > 0)
+		contender_defer(contender);
 	else
-		contender_park(contender);
+		step_start(contender, wanted);
 }
 
 static void
@@ -64,7 +60,7 @@ release(ZkSlot *slot)
 	RecipeInput input = {.event = RECIPE_RELEASE};
 	Contender  *contender = contender_find(slot);
 
-	if (contender != NULL && contender->parked)
+	if (contender != NULL && contender->deferred)
 	{
 		contender_drop(contender);
 		contender = NULL;
@@ -152,7 +148,7 @@ contenders_take_over(void)
 
 /*
  * contenders_drain
- *		The sessions are to end when nothing is held: until then, no lock
+ *		The session is to end when nothing is held: until then, no lock
  *		may pass from backend to backend for long, or be retained.
  */
 void
@@ -182,78 +178,54 @@ contenders_release(void)
 	pfree(list);
 }
 
-/* Give up retained contenders, to make room for so many bytes in a session. */
+/* Give up retained contenders until there is room for this one. */
 static void
-give_up_retained(int session, int64 bytes)
+give_up_retained(const Contender *deferred)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
 
-	for (int i = 0; i < n && bytes > 0; i++)
+	for (int i = 0; i < n && contender_excess(deferred) > 0; i++)
 	{
-		Contender  *contender = list[i];
+		const Contender *contender = list[i];
 
-		if (contender->session != session ||
-			!contender->now.owns || !contender->now.retain ||
-			!slot_give_up_idle(contender->slot))
-			continue;
-		bytes -= contender->bytes;
-		release(contender->slot);
+		if (contender->now.owns && contender->now.retain &&
+			slot_give_up_idle(contender->slot))
+			release(contender->slot);
 	}
 	pfree(list);
 }
 
 /*
- * Will any session have room for so many bytes when all contenders being given
- * up are gone?  Retained ones are given up for it.
- */
-static bool
-will_have_room(int64 bytes)
-{
-	for (int i = 0; i < sessions_end(); i++)
-		if (quota_will_fit(i, bytes))
-			return true;
-	for (int i = 0; i < sessions_end(); i++)
-	{
-		give_up_retained(i, quota_excess(i, bytes));
-		if (quota_will_fit(i, bytes))
-			return true;
-	}
-	return false;
-}
-
-/*
- * dispatch_begin_parked
- *		Begin the parked contenders that fit now.
- *
- * Refuses those that will not fit when all contenders being given up are gone.
+ * dispatch_begin_deferred
+ *		Begin the deferred contenders that fit when retained ones have been
+ *		given up, and refuse the others.
  */
 void
-dispatch_begin_parked(void)
+dispatch_begin_deferred(void)
 {
 	Contender  *contender;
 
-	while ((contender = contender_first_parked()) != NULL)
+	while ((contender = contender_first_deferred()) != NULL)
 	{
 		ZkSlot	   *slot = contender->slot;
-		int64		bytes = contender_bytes_wanted(contender);
-		int			session = sessions_choose(bytes);
 		ZkContender wanted;
+		bool		fits;
 
-		if (session == NO_SESSION && will_have_room(bytes))
-			return;				/* room is coming */
+		give_up_retained(contender);
+		fits = contender_excess(contender) <= 0;
 		contender_drop(contender);
 
 		/* if no backend wants it any more, that is in the mail */
 		if (slot_read_contender(slot, &wanted) != ZK_SLOT_WANTED)
 			continue;
-		if (session == NO_SESSION)
+		if (!fits)
 		{
 			slot_set_refused(slot, ZK_REFUSAL_NO_ROOM, 0);
 			if (slot_set_gone(slot, &wanted))
 				begin(slot, &wanted);
 		}
 		else if (!status_is_ending())
-			step_start(contender_make(slot, wanted.kind), session, &wanted);
+			step_start(contender_make(slot, wanted.kind), &wanted);
 	}
 }

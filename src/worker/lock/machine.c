@@ -184,8 +184,7 @@ describe_watch(const Recipe *recipe, MachineStatus *status)
 {
 	if (recipe->state == RECIPE_OWNER)
 		status->watch_serial = recipe->queue_watch;
-	if (recipe->state != RECIPE_WATCHING &&
-		recipe->state != RECIPE_AWAITING_EMPTY)
+	if (recipe->state != RECIPE_WATCHING)
 		return;
 	status->watch_serial = recipe->serial;
 	status->predecessor = recipe->predecessor;
@@ -204,6 +203,7 @@ describe_recipe(const Recipe *recipe, MachineStatus *status)
 	status->owns = recipe->state == RECIPE_OWNER;
 	status->enters = recipe->state == RECIPE_ENTERING;
 	status->deletes = recipe->state == RECIPE_LEAVING;
+	status->is_late = recipe->state == RECIPE_LATE && recipe->aside;
 	status->retain = recipe->retain;
 	status->watches_queue = status->owns && recipe->queue_watch != 0;
 	status->others = recipe->others;
@@ -211,7 +211,8 @@ describe_recipe(const Recipe *recipe, MachineStatus *status)
 	status->no_directory = !recipe->dir_known;
 	describe_watch(recipe, status);
 	status->has_place = recipe->state != RECIPE_NONE;
-	status->leaves_place = recipe_is_leaving(recipe);
+	status->leaves_place = recipe->state == RECIPE_LEAVING;
+	status->leaves = recipe_is_leaving(recipe);
 	status->is_stuck = recipe->state == RECIPE_LEAVING;
 	status->has_given_up = recipe->state == RECIPE_NONE;
 }
@@ -232,6 +233,7 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 									   lock->state == RECIPE_READING ||
 									   lock->state == RECIPE_OWNER);
 	status->watches_itself = semaphore->revocation_watched;
+	status->is_late = lock->state == RECIPE_LATE && lock->aside;
 	if (semaphore->state == SEMAPHORE_WAITING)
 		status->watch_serial = semaphore->serial;
 	else
@@ -243,8 +245,9 @@ describe_semaphore(const Semaphore *semaphore, MachineStatus *status)
 	status->has_permit = semaphore_may_have_permit(semaphore);
 	/* before that the lock may be wanted again */
 	status->leaves_place = semaphore->state >= SEMAPHORE_OWNER &&
-		recipe_is_leaving(lock);
-	status->leaves_permit = semaphore_is_leaving(semaphore);
+		lock->state == RECIPE_LEAVING;
+	status->leaves_permit = semaphore->state == SEMAPHORE_LEAVING;
+	status->leaves = semaphore_is_leaving(semaphore);
 	status->is_stuck = semaphore->state != SEMAPHORE_NONE;
 	status->has_given_up = !semaphore->refused && !lock->refused;
 }

@@ -33,6 +33,7 @@ typedef struct MachineStatus
 	bool		reclaims;		/* the same, but its permit is searched for */
 	bool		enters;			/* it is creating that node */
 	bool		deletes;		/* it is deleting that node, of a lock */
+	bool		is_late;		/* its number was: it is to come again */
 	bool		retain;			/* the note is to say retain=yes */
 	bool		watches_queue;	/* it is an owner that watches its queue */
 	bool		others;			/* another kind of client was in the queue */
@@ -47,8 +48,9 @@ typedef struct MachineStatus
 	/* what it has in ZooKeeper, or may have */
 	bool		has_place;		/* a node in the queue */
 	bool		has_permit;
-	bool		leaves_place;	/* it is being deleted */
+	bool		leaves_place;	/* its delete is out, or was refused */
 	bool		leaves_permit;
+	bool		leaves;			/* it is to be gone */
 	bool		is_stuck;		/* whose delete was refused, to be retried */
 	bool		has_given_up;	/* the same, not to be retried */
 } MachineStatus;

@@ -37,13 +37,15 @@
 #include "worker/lock/directories_private.h"
 #include "worker/lock/habits_private.h"
 #include "worker/lock/steps_private.h"
-#include "worker/sessions.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/status.h"
 
 /* The pause before retrying what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000
+
+/* The delay before a contender comes again whose number was late. */
+#define LATE_DELAY_MS		1000
 
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
@@ -62,11 +64,10 @@ submit(Contender *contender, MachineOp *op)
 
 	/* a semaphore's parent is a container, too; the answer is ignored */
 	if (request->kind == REQUEST_MKDIRS && op->place != SEMAPHORE_NAME)
-		directory_make(contender->directory, contender->session);
+		directory_make(contender->directory);
 	contender_place_path(contender, op->place, path);
 	request->path = path;
-	session_submit(contender->session,
-				   op->for_lock ? contender->lock_owner : contender->owner,
+	session_submit(op->for_lock ? contender->lock_owner : contender->owner,
 				   request);
 }
 
@@ -78,7 +79,7 @@ refuse(Contender *contender, const MachineOutput *out)
 
 	if (out->report & RECIPE_REPORT_MIXED)
 		refusal = ZK_REFUSAL_MIXED;
-	else if (out->report & RECIPE_REPORT_ENDED)
+	else if (out->report & RECIPE_REPORT_LATE)
 		refusal = ZK_REFUSAL_ENDED;
 	else if (out->permits_found != 0)
 		refusal = ZK_REFUSAL_PERMITS;
@@ -120,8 +121,7 @@ warn_of_left(Contender *contender, const MachineOutput *out)
 					directory, out->left, session_error_text(out->error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
 	if (contender->now.has_given_up)
-		quota_leave(contender->session,
-					contender_bytes_wanted(contender));
+		contender_leave(contender);
 	if (contender->now.is_stuck)
 	{
 		slot_set_stuck(contender->slot);
@@ -274,6 +274,13 @@ report_step(Contender *contender, const MachineOutput *out)
 										 contender->now.sequence, out->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
+	if (contender->now.is_late)
+		contender_schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
+	if ((report & RECIPE_REPORT_LATE) && !(report & RECIPE_REPORT_FAILED))
+		ereport(LOG,
+				(errmsg("the sequence numbers of \"%s\" in ZooKeeper are nearly used up",
+						contender->directory),
+				 errdetail("This server does not take the lock before the directory has been deleted, which needs a moment in which nobody is in it.")));
 	if (report & RECIPE_REPORT_RENEWED)
 		ereport(LOG,
 				(errmsg("the queue of \"%s\" has started over in ZooKeeper, because its sequence numbers were nearly used up",
@@ -288,15 +295,11 @@ report_step(Contender *contender, const MachineOutput *out)
 		directory_note(contender->directory, false);
 }
 
-/*
- * Does directories.c remember what this contender owned?  It watches
- * directories in the first session only, and a lock may be owned unread only
- * if it was last owned in the same session.
- */
+/* Does directories.c remember what this contender owned? */
 static bool
 is_remembered(const Contender *contender)
 {
-	return contender->now.kind != ZNODE_PERMIT && contender->session == 0;
+	return contender->now.kind != ZNODE_PERMIT;
 }
 
 /*
@@ -312,7 +315,7 @@ want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
 	contender->asker_pid = wanted->asker_pid;
 	session_make_uuid(uuid);
 	contender_note_uuid(contender, uuid);
-	slot_set_uuid(contender->slot, contender->session, uuid, retain_ms);
+	slot_set_uuid(contender->slot, uuid, retain_ms);
 	machine_want(contender->machine, uuid, wanted, retain_ms > 0,
 				 directory_is_known(contender->directory),
 				 is_remembered(contender) &&
@@ -370,8 +373,8 @@ set_in_use(Contender *contender, MachineOutput *out)
 
 /*
  * Nothing of the contender is left in ZooKeeper.  If its slot is wanted again
- * and there is room in the same session, begins it again and returns true;
- * otherwise parks or drops it.
+ * and there is room, begins it again and returns true; otherwise defers or
+ * drops it.
  */
 static bool
 want_again(Contender *contender, MachineOutput *out)
@@ -383,9 +386,9 @@ want_again(Contender *contender, MachineOutput *out)
 		contender_drop(contender);
 		return false;
 	}
-	if (!quota_fits(contender->session, contender_bytes_wanted(contender)))
+	if (contender_excess(contender) > 0)
 	{
-		contender_park(contender);
+		contender_defer(contender);
 		return false;
 	}
 	want(contender, &wanted, out);
@@ -430,13 +433,12 @@ step(Contender *contender, bool for_lock, const RecipeInput *input)
 	carry_out(contender, &out);
 }
 
-/* Begin a contender in a session that has room for it. */
+/* Begin a contender, for which there is room. */
 void
-step_start(Contender *contender, int session, const ZkContender *wanted)
+step_start(Contender *contender, const ZkContender *wanted)
 {
 	MachineOutput out;
 
-	contender_set_session(contender, session);
 	want(contender, wanted, &out);
 	carry_out(contender, &out);
 }
@@ -480,8 +482,6 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	Contender  *contender = contender_make(slot, known->kind);
 	MachineOutput out;
 
-	sessions_add(known->session);
-	contender_set_session(contender, known->session);
 	contender_note_uuid(contender, known->uuid);
 	(void) contender_set_habitual(contender, known->retain_ms > 0 &&
 								  zklock_retain_time == ZK_RETAIN_BY_HABIT);
@@ -509,18 +509,17 @@ expire(Contender *contender)
 	contender_drop(contender);
 }
 
-/* A session has ended, and its contenders with it: drop them. */
+/* The session has ended, and its contenders with it: drop them. */
 void
-contenders_expire(int session)
+contenders_expire(void)
 {
 	int			n;
 	Contender **list = contenders_list(&n);
 
 	for (int i = 0; i < n; i++)
-		if (list[i]->session == session)
-			expire(list[i]);
+		expire(list[i]);
 	pfree(list);
-	quota_forget_left(session);
+	contenders_forget_left();
 }
 
 /*
@@ -544,13 +543,11 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 
 /*
  * Is the predecessor that a contender watches, by this answer, an orphan: of
- * one of our sessions, but of none of our contenders?  It would block the
- * queue until that session ends.
+ * our session, but of none of our contenders?  It would block the queue until
+ * the session ends.
  *
  * A node's UUID is noted from before its create until its delete is known to
- * be done; and this answer is not older than the answer to any delete in the
- * same session.  (It may be older than the answer to a delete in another
- * session: then the node to be deleted here is gone already.)
+ * be done; and this answer is not older than the answer to any delete.
  */
 static bool
 is_orphan(const Contender *contender, bool for_lock,
@@ -561,8 +558,7 @@ is_orphan(const Contender *contender, bool for_lock,
 
 	if (answer->event != REQUEST_DONE ||
 		(answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
-		answer->result != REQUEST_OK ||
-		!(answer->ours || status_is_ours(answer->ephemeral_owner)))
+		answer->result != REQUEST_OK || !answer->ours)
 		return false;
 	if (now->predecessor == NULL || now->watch_for_lock != for_lock ||
 		answer->serial != now->watch_serial ||
@@ -573,7 +569,7 @@ is_orphan(const Contender *contender, bool for_lock,
 	ereport(LOG,
 			(errmsg("deleting znode \"%s\" of a lost contender of this instance for \"%s\"",
 					text_for_log(now->predecessor), contender->directory),
-			 errdetail("It belongs to a session of this instance, but no contender of this instance knows it.")));
+			 errdetail("It belongs to the session of this instance, but no contender of this instance knows it.")));
 	return true;
 }
 
@@ -588,6 +584,10 @@ take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 	if (input.event == RECIPE_SET_DONE && answer->result == REQUEST_OK &&
 		(contender->now.kind != ZNODE_PERMIT || contender->now.owns))
 		contender->note_version = answer->version;
+	if (input.event == RECIPE_DELETE_DONE &&
+		(answer->result == REQUEST_UNKNOWN ||
+		 answer->result == REQUEST_REFUSED))
+		contender->in_doubt = true;
 	input.orphan = is_orphan(contender, for_lock, answer);
 	if (is_remembered(contender) && input.event == RECIPE_CREATE_DONE)
 		input.next = directory_next(contender->directory);

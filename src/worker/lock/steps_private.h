@@ -15,7 +15,7 @@
 
 #include "worker/lock/contender_private.h"
 
-extern void step_start(Contender *contender, int session,
+extern void step_start(Contender *contender,
 					   const ZkContender *wanted);
 extern bool step_requeue(Contender *contender);
 extern void step_resume(ZkSlot *slot, ZkSlotState state,

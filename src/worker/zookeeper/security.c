@@ -5,11 +5,11 @@
  *
  * Credentials (zklock.auth).  The directories of our contenders and, with
  * zklock.acl = creator, the contenders too, belong to their creator's
- * credentials: with others we could not even delete them.  So the sessions
- * continue to present the credentials that they began with, together with the
+ * credentials: with others we could not even delete them.  So the session
+ * continues to present the credentials that it began with, together with the
  * new ones, while there are contenders, and with zklock.acl = creator until
  * %clusters and our znode in it have an ACL for both (fleet.c).  Then the next
- * worker resumes them with the new ones only: credentials belong to a
+ * worker resumes it with the new ones only: credentials belong to a
  * connection, and cannot be withdrawn from it.
  *
  * TLS.  libzookeeper_mt reads the files itself, at each connection.  Known
@@ -94,10 +94,8 @@ typedef struct SaslParams
 	const void *callbacks;
 } SaslParams;
 
-/* What the sessions present, in the form of session_write_auths(). */
+/* What the session presents, in the form of session_write_auths(). */
 static char auths[ZK_AUTHS_SIZE];
-
-static SaslParams sasl_of_session[ZK_MAX_SESSIONS];
 
 /*
  * What follows runs in the library's threads, too.
@@ -318,37 +316,37 @@ tls_is_hopeless(const char *message)
 
 /*
  * sasl_params
- *		The library's parameters for the SASL authentication of a session;
+ *		The library's parameters for the SASL authentication of the session;
  *		NULL: no SASL.
  *
  * To be called after security_find_problem() has found none.  Valid until the
  * process ends: another user, or file, needs another worker.  Errors: 53200.
  */
 const SaslParams *
-sasl_params(int session)
+sasl_params(void)
 {
-	SaslParams *params = &sasl_of_session[session];
+	static SaslParams params;
 	sigset_t	saved;
 
 	if (!sasl_is_wanted())
 		return NULL;
-	if (params->callbacks != NULL)
-		return params;
+	if (params.callbacks != NULL)
+		return &params;
 
 	fault_enter_library(&saved);
-	params->callbacks =
+	params.callbacks =
 		zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
 									  zklock_sasl_password_file);
 	fault_leave_library(&saved);
 
-	if (params->callbacks == NULL)
+	if (params.callbacks == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory in the ZooKeeper client")));
-	params->service = SERVICE;
-	params->host = HOST;
-	params->mechanisms = "DIGEST-MD5";
-	return params;
+	params.service = SERVICE;
+	params.host = HOST;
+	params.mechanisms = "DIGEST-MD5";
+	return &params;
 }
 
 static char *
@@ -408,14 +406,14 @@ auths_collect(bool needed)
 	return auths;
 }
 
-/* Do the sessions present more than one credential? */
+/* Does the session present more than one credential? */
 bool
 auths_are_several(void)
 {
 	return auths[0] != '\0' && auths[strlen(auths) + 1] != '\0';
 }
 
-/* Do the sessions present credentials that are not zklock.auth's? */
+/* Does the session present credentials that are not zklock.auth's? */
 bool
 auths_are_old(void)
 {

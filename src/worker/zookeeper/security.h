@@ -16,9 +16,9 @@
 extern char *security_find_problem(void);
 extern char *tls_files(void);
 extern bool tls_is_hopeless(const char *message);
-extern const struct SaslParams *sasl_params(int session);
+extern const struct SaslParams *sasl_params(void);
 
-/* The credentials that the sessions present. */
+/* The credentials that the session presents. */
 extern void auths_attach(void);
 extern const char *auths_collect(bool needed);
 extern bool auths_are_several(void);

@@ -1,14 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *		The instance's ZooKeeper sessions.
+ *		The instance's ZooKeeper session.
  *
- * Most instances need one; sessions.c decides when there are more.  All files,
- * and shared memory, refer to a session by its number, from 0 up to
- * ZK_MAX_SESSIONS.
- *
- * A session is opened, connects, is suspended and resumed, and ends.  It has a
- * client (client.c: the library's handle and the queue of events), its watches
+ * It is opened, connects, is suspended and resumed, and ends.  It has a client
+ * (client.c: the library's handle and the queue of events), its watches
  * (watches.c) and its operations (flight.c, operation.c).  These do not know
  * of this file: they are passed the parts of the session that they work on.
  *
@@ -104,9 +100,7 @@ typedef struct Session
 	uint32		proved_ticket;	/* of the latest that was answered */
 } Session;
 
-static Session sessions[ZK_MAX_SESSIONS];
-static int	nsessions = 0;		/* the number of sessions ever opened */
-static Session *delivering = NULL;	/* the session of the last event */
+static Session session;
 static bool changed = false;	/* see session_take_changes() */
 static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
 
@@ -128,28 +122,9 @@ typedef struct Incoming
 	SessionEvent event;
 } Incoming;
 
-/* Initialize the sessions up to this number. */
-static void
-init_up_to(int number)
-{
-	while (nsessions <= number)
-	{
-		Session    *session = &sessions[nsessions++];
-		MemoryContext context;
-
-		context = AllocSetContextCreate(TopMemoryContext, "zklock session",
-										ALLOCSET_DEFAULT_SIZES);
-		client_init(&session->client);
-		watches_init(&session->watches, &session->client, context);
-		features_init(&session->features);
-		flight_init(&session->flight, &session->client, &session->watches,
-					context);
-	}
-}
-
 /*
  * session_init
- *		Prepare the process for sessions.
+ *		Prepare the process for the session.
  *
  * Returns a file descriptor that is readable when session_next_event() may
  * have something new.  Errors: as for any failing system call.
@@ -158,8 +133,14 @@ int
 session_init(void)
 {
 	int			fd = client_init_process();
+	MemoryContext context;
 
-	init_up_to(0);
+	context = AllocSetContextCreate(TopMemoryContext, "zklock session",
+									ALLOCSET_DEFAULT_SIZES);
+	client_init(&session.client);
+	watches_init(&session.watches, &session.client, context);
+	features_init(&session.features);
+	flight_init(&session.flight, &session.client, &session.watches, context);
 	return fd;
 }
 
@@ -173,27 +154,25 @@ session_init(void)
  * client_open().
  */
 void
-session_open(int number, const SessionOptions *options)
+session_open(const SessionOptions *options)
 {
-	Session    *session = &sessions[number];
 	const char *servers = options->servers;
 	clientid_t	id;
 
-	init_up_to(number);
-	watches_begin(&session->watches, strlen(servers) - strcspn(servers, "/"));
-	memcpy(session->auths, options->auths, sizeof(session->auths));
-	session->next_auth = session->auths;
+	watches_begin(&session.watches, strlen(servers) - strcspn(servers, "/"));
+	memcpy(session.auths, options->auths, sizeof(session.auths));
+	session.next_auth = session.auths;
 
-	lease_begin(&session->lease, zk_now_ms());
-	session->lease.until = options->lease_until;
-	session->first_timeout_ms = options->first_timeout;
-	session->proved_ticket = options->ticket;
+	lease_begin(&session.lease, zk_now_ms());
+	session.lease.until = options->lease_until;
+	session.first_timeout_ms = options->first_timeout;
+	session.proved_ticket = options->ticket;
 	if (options->probed)
-		features_skip(&session->features);
+		features_skip(&session.features);
 
 	id.client_id = options->client_id;
 	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
-	client_open(&session->client, servers, options->timeout,
+	client_open(&session.client, servers, options->timeout,
 				options->tls, options->sasl,
 				id.client_id != 0 ? &id : NULL, options->creator_acl);
 }
@@ -209,22 +188,21 @@ session_open(int number, const SessionOptions *options)
  *		Can it be opened, because nothing is left of the last time?
  */
 bool
-session_is_open(int number)
+session_is_open(void)
 {
-	return sessions[number].client.state == CLIENT_OPEN ||
-		session_is_opening(number);
+	return session.client.state == CLIENT_OPEN || session_is_opening();
 }
 
 bool
-session_is_opening(int number)
+session_is_opening(void)
 {
-	return sessions[number].client.state == CLIENT_OPENING;
+	return session.client.state == CLIENT_OPENING;
 }
 
 bool
-session_is_closed(int number)
+session_is_closed(void)
 {
-	return sessions[number].client.state == CLIENT_CLOSED;
+	return session.client.state == CLIENT_CLOSED;
 }
 
 /* Free an event that has been delivered, or never will be. */
@@ -239,32 +217,11 @@ free_event(ClientEvent *client_event)
 
 /* Free what the last event points to. */
 static void
-free_delivered(Session *session)
+free_delivered(void)
 {
-	if (session->delivered)
-		free_event(session->delivered);
-	session->delivered = NULL;
-}
-
-/*
- * session_disconnect
- *		Begin to close the handle, if any, of a session that has not begun.
- *
- * What has been submitted waits for the next one.  Errors: as for
- * client_close().
- */
-void
-session_disconnect(int number)
-{
-	Session    *session = &sessions[number];
-
-	free_delivered(session);
-	client_close(&session->client);
-	features_disconnect(&session->features);
-	session->synced = session->sync_check_out = false;
-	session->silent_connections = 0;
-	lease_begin(&session->lease, zk_now_ms());
-	session->heartbeat_out = false;
+	if (session.delivered)
+		free_event(session.delivered);
+	session.delivered = NULL;
 }
 
 /*
@@ -275,38 +232,37 @@ session_disconnect(int number)
  * Operations that are out are forgotten.  Errors: as for client_close().
  */
 void
-session_close(int number)
+session_close(void)
 {
-	if (number >= nsessions)
-		return;
-	session_disconnect(number);
-	watches_forget_all(&sessions[number].watches);
-	flight_forget_waiting(&sessions[number].flight);
+	free_delivered();
+	client_close(&session.client);
+	features_disconnect(&session.features);
+	session.synced = session.sync_check_out = false;
+	session.silent_connections = 0;
+	lease_begin(&session.lease, zk_now_ms());
+	session.heartbeat_out = false;
+	watches_forget_all(&session.watches);
+	flight_forget_waiting(&session.flight);
 }
 
 /*
  * session_await_closed
- *		Wait until ZooKeeper has learned of the end of each session that is
- *		being closed, at most until this time, as of zk_now_ms().
+ *		Wait until ZooKeeper has learned of the end of a session that is being
+ *		closed, at most until this time, as of zk_now_ms().
  *
  * For a worker that ends.  Errors: as for session_next_event().
  */
 void
 session_await_closed(int64 until_ms)
 {
-	for (int i = 0; i < nsessions; i++)
+	while (session.client.state == CLIENT_CLOSING && zk_now_ms() < until_ms)
 	{
-		Client	   *client = &sessions[i].client;
+		ClientEvent *client_event = client_next_event(&session.client);
 
-		while (client->state == CLIENT_CLOSING && zk_now_ms() < until_ms)
-		{
-			ClientEvent *client_event = client_next_event(client);
-
-			if (client_event)
-				client_free_notice(client_event);
-			else
-				client_await_event(until_ms);
-		}
+		if (client_event)
+			client_free_notice(client_event);
+		else
+			client_await_event(until_ms);
 	}
 }
 
@@ -361,12 +317,10 @@ session_remove_owner(uint32 owner)
  * accepted, and waits for a connection or the end of the session.
  */
 void
-session_submit(int number, uint32_t owner, const Request *request)
+session_submit(uint32_t owner, const Request *request)
 {
-	Session    *session = &sessions[number];
 
-	init_up_to(number);
-	flight_submit(&session->flight, owner, request);
+	flight_submit(&session.flight, owner, request);
 }
 
 /*
@@ -413,9 +367,9 @@ host_name(void)
 
 /* A watch has reported the deletion of this directory: creates in it fail. */
 void
-session_directory_deleted(int number, const char *directory)
+session_directory_deleted(const char *directory)
 {
-	flight_directory_deleted(&sessions[number].flight, directory);
+	flight_directory_deleted(&session.flight, directory);
 }
 
 /*
@@ -424,35 +378,34 @@ session_directory_deleted(int number, const char *directory)
  * to that when it is restarted or has a new leader.
  */
 static int
-lease_timeout_ms(const Session *session)
+lease_timeout_ms(void)
 {
-	int			timeout_ms = zoo_recv_timeout(session->client.handle);
+	int			timeout_ms = zoo_recv_timeout(session.client.handle);
 
-	return session->first_timeout_ms == 0 ? timeout_ms :
-		Min(timeout_ms, session->first_timeout_ms);
+	return session.first_timeout_ms == 0 ? timeout_ms :
+		Min(timeout_ms, session.first_timeout_ms);
 }
 
 static void
-send_sync_check(Session *session)
+send_sync_check(void)
 {
 	sigset_t	saved;
 
 	fault_enter_library(&saved);
-	session->sync_check_out =
-		client_send_check(&session->client, &session->sync_check_result,
-						  client_answer_sync_check, &session->client) == ZOK;
+	session.sync_check_out =
+		client_send_check(&session.client, &session.sync_check_result,
+						  client_answer_sync_check, &session.client) == ZOK;
 	fault_leave_library(&saved);
 }
 
 /* Would session_flush() send what is submitted now? */
 bool
-session_ready(int number)
+session_ready(void)
 {
-	Session    *session = &sessions[number];
 
-	return session->client.handle != NULL && session->client.connected &&
-		session->synced && !flight_is_out(&session->flight) &&
-		zk_now_ms() >= session->flight.resend_ms;
+	return session.client.handle != NULL && session.client.connected &&
+		session.synced && !flight_is_out(&session.flight) &&
+		zk_now_ms() >= session.flight.resend_ms;
 }
 
 /*
@@ -463,24 +416,23 @@ session_ready(int number)
  * Returns when to call it again, as of zk_now_ms(), or 0.
  */
 int64
-session_flush(int number)
+session_flush(void)
 {
-	Session    *session = &sessions[number];
 	int64		now_ms = zk_now_ms();
-	int64		resend_ms = session->flight.resend_ms;
+	int64		resend_ms = session.flight.resend_ms;
 	int64		again_ms;
 
-	if (session->client.handle == NULL)
+	if (session.client.handle == NULL)
 		return 0;
-	again_ms = lease_turn(&session->lease, lease_timeout_ms(session), now_ms);
-	if (!session->client.connected || flight_is_out(&session->flight))
+	again_ms = lease_turn(&session.lease, lease_timeout_ms(), now_ms);
+	if (!session.client.connected || flight_is_out(&session.flight))
 		return again_ms;
 	if (now_ms < resend_ms)
 		return zk_earlier(again_ms, resend_ms);
-	if (session->synced)
-		flight_send(&session->flight, now_ms);
-	else if (!session->sync_check_out && !session->features.out)
-		send_sync_check(session);
+	if (session.synced)
+		flight_send(&session.flight, now_ms);
+	else if (!session.sync_check_out && !session.features.out)
+		send_sync_check();
 	return again_ms;
 }
 
@@ -493,25 +445,23 @@ session_flush(int number)
  * Returns when to call it again, as of zk_now_ms(), or 0.
  */
 int64
-session_keep_lease(int number, uint32 ticket, bool needed)
+session_keep_lease(uint32 ticket, bool needed)
 {
-	Session    *session = &sessions[number];
 	int64		due_ms;
 
-	if (!session->client.connected || session->heartbeat_out)
+	if (!session.client.connected || session.heartbeat_out)
 		return 0;
-	if (ticket == session->proved_ticket)
+	if (ticket == session.proved_ticket)
 	{
 		if (!needed)
 			return 0;
-		due_ms = lease_heartbeat_at(&session->lease,
-									lease_timeout_ms(session));
+		due_ms = lease_heartbeat_at(&session.lease, lease_timeout_ms());
 		if (zk_now_ms() < due_ms)
 			return due_ms;
 	}
-	flight_submit_heartbeat(&session->flight);
-	session->heartbeat_out = true;
-	session->heartbeat_ticket = ticket;
+	flight_submit_heartbeat(&session.flight);
+	session.heartbeat_out = true;
+	session.heartbeat_ticket = ticket;
 	return 0;
 }
 
@@ -522,49 +472,48 @@ session_keep_lease(int number, uint32 ticket, bool needed)
  * Sets *ticket to the latest ticket of session_keep_lease() that is proved.
  */
 int64
-session_lease(int number, uint32 *ticket)
+session_lease(uint32 *ticket)
 {
-	Session    *session = &sessions[number];
 
-	*ticket = session->proved_ticket;
-	return session->lease.until;
+	*ticket = session.proved_ticket;
+	return session.lease.until;
 }
 
 static void
-end_heartbeat(Session *session, bool proof)
+end_heartbeat(bool proof)
 {
-	session->heartbeat_out = false;
+	session.heartbeat_out = false;
 	if (proof)
-		session->proved_ticket = session->heartbeat_ticket;
+		session.proved_ticket = session.heartbeat_ticket;
 	else
-		flight_hold_back(&session->flight);
+		flight_hold_back(&session.flight);
 }
 
 /* Note what an answer proves of the session. */
 static void
-take_proof(Session *session, const Operation *op)
+take_proof(const Operation *op)
 {
 	bool		proof = operation_is_proof(op);
 	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
-		session->flight.sent_ms;
+		session.flight.sent_ms;
 
-	if (proof && session->client.connected &&
-		sent_ms != session->lease.last_sent)
-		lease_prove(&session->lease, lease_timeout_ms(session), sent_ms,
+	if (proof && session.client.connected &&
+		sent_ms != session.lease.last_sent)
+		lease_prove(&session.lease, lease_timeout_ms(), sent_ms,
 					zk_now_ms());
 	if (proof && !op->heartbeat && op->owner != unmarked_owner)
 		changed = true;
 	if (op->heartbeat)
-		end_heartbeat(session, proof);
+		end_heartbeat(proof);
 }
 
 /* Does an owner wait for this answer? */
 static bool
-is_awaited(const Session *session, const Operation *op)
+is_awaited(const Operation *op)
 {
 	/* the session ended, on which the library must agree */
 	if ((op->event.code == ZSESSIONEXPIRED || op->event.code == ZCLOSING) &&
-		is_unrecoverable(session->client.handle))
+		is_unrecoverable(session.client.handle))
 		return false;
 	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
 		op->request.kind != REQUEST_UNWATCH;
@@ -572,23 +521,23 @@ is_awaited(const Session *session, const Operation *op)
 
 /* Returns false if no owner waits for this answer. */
 static bool
-fill_answer(Session *session, const Operation *op, Incoming *in)
+fill_answer(const Operation *op, Incoming *in)
 {
-	take_proof(session, op);
-	if (!is_awaited(session, op))
+	take_proof(op);
+	if (!is_awaited(op))
 		return false;
 	in->owner = op->owner;
-	flight_fill_answer(&session->flight, op, &in->answer);
+	flight_fill_answer(&session.flight, op, &in->answer);
 	return true;
 }
 
 /* The server lacks what zklock needs. */
 static bool
-fill_unfit(Session *session, uint32 missing, SessionEvent *event)
+fill_unfit(uint32 missing, SessionEvent *event)
 {
 	event->kind = SESSION_UNFIT;
 	event->missing = missing;
-	features_init(&session->features);	/* the next one may have it */
+	features_init(&session.features);	/* the next one may have it */
 	return true;
 }
 
@@ -597,49 +546,49 @@ fill_unfit(Session *session, uint32 missing, SessionEvent *event)
  * before.  Returns true if the event says that the server is unfit.
  */
 static bool
-probe_next(Session *session, SessionEvent *event)
+probe_next(SessionEvent *event)
 {
-	Features   *features = &session->features;
+	Features   *features = &session.features;
 	sigset_t	saved;
 	bool		sent;
 
-	if (session->sync_check_out || features->out)
+	if (session.sync_check_out || features->out)
 		return false;
 	fault_enter_library(&saved);
-	sent = features_probe(features, &session->client, &session->watches);
+	sent = features_probe(features, &session.client, &session.watches);
 	fault_leave_library(&saved);
 	if (sent)
 		return false;
 	if (features->missing != 0)
-		return fill_unfit(session, features->missing, event);
-	session->synced = true;
+		return fill_unfit(features->missing, event);
+	session.synced = true;
 	return false;
 }
 
 /* The sync check has been answered, or has failed; returns as probe_next(). */
 static bool
-end_sync_check(Session *session, int code, SessionEvent *event)
+end_sync_check(int code, SessionEvent *event)
 {
-	session->sync_check_out = false;
-	if (session->client.connected && client_is_leaders(code))
+	session.sync_check_out = false;
+	if (session.client.connected && client_is_leaders(code))
 	{
-		session->silent_connections = 0;
-		return probe_next(session, event);
+		session.silent_connections = 0;
+		return probe_next(event);
 	}
-	if (session->client.connected && code == ZUNIMPLEMENTED)
-		return fill_unfit(session, 1 << ZK_FEATURE_MULTI, event);
-	flight_hold_back(&session->flight);
+	if (session.client.connected && code == ZUNIMPLEMENTED)
+		return fill_unfit(1 << ZK_FEATURE_MULTI, event);
+	flight_hold_back(&session.flight);
 	return false;
 }
 
 /* A probe has been answered, or was lost; returns as probe_next(). */
 static bool
-end_probe(Session *session, int code, SessionEvent *event)
+end_probe(int code, SessionEvent *event)
 {
-	if (features_answer(&session->features, code, &session->watches) &&
-		session->client.connected)
-		return probe_next(session, event);
-	flight_hold_back(&session->flight);
+	if (features_answer(&session.features, code, &session.watches) &&
+		session.client.connected)
+		return probe_next(event);
+	flight_hold_back(&session.flight);
 	return false;
 }
 
@@ -649,37 +598,37 @@ end_probe(Session *session, int code, SessionEvent *event)
  * barrier.
  */
 static void
-check_sync(Session *session)
+check_sync(void)
 {
-	zhandle_t  *handle = session->client.handle;
+	zhandle_t  *handle = session.client.handle;
 	sigset_t	saved;
 
 	fault_enter_library(&saved);
-	while (session->next_auth[0] != '\0' &&
-		   zoo_add_auth(handle, "digest", session->next_auth,
-						strlen(session->next_auth), NULL, NULL) == ZOK)
-		session->next_auth += strlen(session->next_auth) + 1;
+	while (session.next_auth[0] != '\0' &&
+		   zoo_add_auth(handle, "digest", session.next_auth,
+						strlen(session.next_auth), NULL, NULL) == ZOK)
+		session.next_auth += strlen(session.next_auth) + 1;
 	fault_leave_library(&saved);
-	session->client.connected = true;
+	session.client.connected = true;
 	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
-		session->synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
-	send_sync_check(session);
+		session.synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
+	send_sync_check();
 
 	/* a shorter timeout counts from when the server learns of it */
-	if (session->first_timeout_ms == 0 ||
-		session->first_timeout_ms > zoo_recv_timeout(handle))
+	if (session.first_timeout_ms == 0 ||
+		session.first_timeout_ms > zoo_recv_timeout(handle))
 	{
-		session->first_timeout_ms = zoo_recv_timeout(handle);
-		lease_forget(&session->lease);
+		session.first_timeout_ms = zoo_recv_timeout(handle);
+		lease_forget(&session.lease);
 	}
 }
 
 /* What grants such a session is no ZooKeeper server: let a new worker try. */
 static void
-check_granted(const Session *session)
+check_granted(void)
 {
-	int			timeout_ms = zoo_recv_timeout(session->client.handle);
-	int64_t		client_id = zoo_client_id(session->client.handle)->client_id;
+	int			timeout_ms = zoo_recv_timeout(session.client.handle);
+	int64_t		client_id = zoo_client_id(session.client.handle)->client_id;
 
 	if (timeout_ms >= MIN_GRANTED_TIMEOUT_MS &&
 		timeout_ms <= MAX_GRANTED_TIMEOUT_MS && client_id != 0)
@@ -697,43 +646,43 @@ check_granted(const Session *session)
  * any state; the library knows whether a session has really ended.
  */
 static bool
-is_change(const Session *session, int state)
+is_change(int state)
 {
 	if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
-		return zoo_state(session->client.handle) == state;
+		return zoo_state(session.client.handle) == state;
 	return state == ZOO_CONNECTED_STATE || state == ZOO_CONNECTING_STATE ||
 		state == ZOO_ASSOCIATING_STATE;
 }
 
 /* The connection is lost, and possibly the session. */
 static void
-end_connection(Session *session)
+end_connection(void)
 {
-	if (session->client.connected)
-		session->silent_connections++;
-	session->client.connected = false;
-	session->sync_check_out = false;
-	session->synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
-	flight_disconnect(&session->flight);
-	watches_drop(&session->watches);
-	watches_bound(&session->watches);
-	lease_disconnect(&session->lease);
+	if (session.client.connected)
+		session.silent_connections++;
+	session.client.connected = false;
+	session.sync_check_out = false;
+	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
+	flight_disconnect(&session.flight);
+	watches_drop(&session.watches);
+	watches_bound(&session.watches);
+	lease_disconnect(&session.lease);
 }
 
 /* Returns false if the change does not matter. */
 static bool
-fill_state(Session *session, int state, SessionEvent *event)
+fill_state(int state, SessionEvent *event)
 {
-	if (!is_change(session, state))
+	if (!is_change(state))
 		return false;
 	if (state == ZOO_CONNECTED_STATE)
 	{
-		check_granted(session);
-		check_sync(session);
+		check_granted();
+		check_sync();
 		event->kind = SESSION_UP;
 		return true;
 	}
-	end_connection(session);
+	end_connection();
 	if (state == ZOO_EXPIRED_SESSION_STATE)
 		event->kind = SESSION_EXPIRED;
 	else if (state == ZOO_AUTH_FAILED_STATE)
@@ -748,7 +697,7 @@ fill_state(Session *session, int state, SessionEvent *event)
  * may point into; or NULL if nothing is left to do.
  */
 static ClientEvent *
-take_event(Session *session, ClientEvent *client_event, Incoming *in)
+take_event(ClientEvent *client_event, Incoming *in)
 {
 	SessionEvent *event = &in->event;
 	bool		found = false;
@@ -757,24 +706,24 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 	switch (client_event->kind)
 	{
 		case CLIENT_EVENT_ANSWER:
-			op = flight_answer(&session->flight, client_event);
+			op = flight_answer(&session.flight, client_event);
 			if (op == NULL)
 				return NULL;	/* it is sent again */
 			client_event = &op->event;
-			found = fill_answer(session, op, in);
+			found = fill_answer(op, in);
 			break;
 		case CLIENT_EVENT_WATCH:
-			watches_fire(&session->watches, client_event->string,
+			watches_fire(&session.watches, client_event->string,
 						 client_event->code);
 			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
-			found = end_sync_check(session, client_event->code, event);
+			found = end_sync_check(client_event->code, event);
 			break;
 		case CLIENT_EVENT_PROBED:
-			found = end_probe(session, client_event->code, event);
+			found = end_probe(client_event->code, event);
 			break;
 		case CLIENT_EVENT_STATE:
-			found = fill_state(session, client_event->code, event);
+			found = fill_state(client_event->code, event);
 			break;
 		case CLIENT_EVENT_MESSAGE:
 			event->kind = SESSION_MESSAGE;
@@ -782,7 +731,7 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 			found = true;
 			break;
 		case CLIENT_EVENT_CLOSED:
-			flight_forget_out(&session->flight);
+			flight_forget_out(&session.flight);
 			event->kind = SESSION_FAILED;
 			event->error = client_event->code;
 			found = client_event->code != 0;
@@ -795,24 +744,27 @@ take_event(Session *session, ClientEvent *client_event, Incoming *in)
 }
 
 /*
- * The next event of a session, which may be closed.  The first session
- * delivers the library's messages about any.
+ * The next answer, watch or event, of the session, which may be closed, or of
+ * the library's log; false if there is none.
  */
 static bool
-next_of(Session *session, Incoming *in)
+next_incoming(Incoming *in)
 {
-	ClientEvent *client_event;
-
-	while (session->delivered == NULL)
+	free_delivered();
+	client_check();
+	memset(in, 0, sizeof(*in));
+	while (session.delivered == NULL)
 	{
-		if (watches_next(&session->watches, &in->owner, &in->answer))
+		ClientEvent *client_event;
+
+		if (watches_next(&session.watches, &in->owner, &in->answer))
 			return true;
-		client_event = session == sessions ? client_next_message() : NULL;
+		client_event = client_next_message();
 		if (client_event == NULL)
-			client_event = client_next_event(&session->client);
+			client_event = client_next_event(&session.client);
 		if (client_event == NULL)
 			return false;
-		session->delivered = take_event(session, client_event, in);
+		session.delivered = take_event(client_event, in);
 	}
 	return true;
 }
@@ -824,7 +776,7 @@ session_ignore_changes(uint32 owner)
 	unmarked_owner = owner;
 }
 
-/* Has a change in any session been acknowledged since the last call? */
+/* Has a change been acknowledged since the last call? */
 bool
 session_take_changes(void)
 {
@@ -845,32 +797,11 @@ session_reset_wake(void)
 	client_reset_wake();
 }
 
-/* The next event of any session; false if there is none. */
-static bool
-next_of_any(Incoming *in)
-{
-	if (delivering)
-		free_delivered(delivering);
-	delivering = NULL;
-	client_check();
-	for (int i = 0; i < nsessions; i++)
-	{
-		memset(in, 0, sizeof(*in));
-		in->event.session = i;
-		if (next_of(&sessions[i], in))
-		{
-			delivering = &sessions[i];
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Has the server of the current connection answered, and lacks nothing? */
 bool
-session_is_synced(int number)
+session_is_synced(void)
 {
-	return sessions[number].synced;
+	return session.synced;
 }
 
 /*
@@ -880,8 +811,8 @@ session_is_synced(int number)
  *
  * The event and what it points to are valid until the next call.  After
  * SESSION_EXPIRED, SESSION_AUTH_FAILED and SESSION_UNFIT the caller must call
- * session_close() before it submits anything.  A handler may close sessions as
- * its last action.
+ * session_close() before it submits anything.  A handler may close the session
+ * as its last action.
  *
  * Errors: 53200 if a callback was out of memory, so that an event is lost;
  * FATAL if the library has aborted; those of handlers.  Then the worker must
@@ -892,7 +823,7 @@ session_next_event(SessionEvent *event)
 {
 	Incoming	in;
 
-	while (next_of_any(&in))
+	while (next_incoming(&in))
 	{
 		Owner	   *owner;
 
@@ -917,18 +848,17 @@ session_next_event(SessionEvent *event)
  * may be too long for the server.  Only a new process is without them.
  */
 bool
-session_is_stuck(int number)
+session_is_stuck(void)
 {
-	return sessions[number].silent_connections >= MAX_SILENT_CONNECTIONS ||
-		client_hangs(&sessions[number].client);
+	return session.silent_connections >= MAX_SILENT_CONNECTIONS ||
+		client_hangs(&session.client);
 }
 
 /* The session's identity and server; after SESSION_UP. */
 void
-session_identity(int number, SessionIdentity *identity)
+session_identity(SessionIdentity *identity)
 {
-	Session    *session = &sessions[number];
-	zhandle_t  *handle = session->client.handle;
+	zhandle_t  *handle = session.client.handle;
 	const clientid_t *id = zoo_client_id(handle);
 	struct sockaddr_storage address;
 	socklen_t	size = sizeof(address);
@@ -939,7 +869,7 @@ session_identity(int number, SessionIdentity *identity)
 	identity->client_id = id->client_id;
 	memcpy(identity->passwd, id->passwd, ZK_PASSWD_SIZE);
 	identity->timeout = zoo_recv_timeout(handle);
-	identity->first_timeout = session->first_timeout_ms;
+	identity->first_timeout = session.first_timeout_ms;
 	if (zookeeper_get_connected_host(handle, (struct sockaddr *) &address,
 									 &size) != NULL &&
 		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session.h
- *		The instance's ZooKeeper sessions.
+ *		The instance's ZooKeeper session.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -37,7 +37,7 @@ typedef struct SessionOptions
 	int			first_timeout;	/* ms, as granted when it began */
 	bool		probed;			/* its servers have what zklock needs */
 	int64_t		lease_until;	/* last known result of session_lease() */
-	uint32_t	ticket;			/* of the latest proof of any session */
+	uint32_t	ticket;			/* of the latest proof */
 } SessionOptions;
 
 typedef enum SessionEventKind
@@ -57,7 +57,6 @@ typedef enum SessionEventKind
 typedef struct SessionEvent
 {
 	SessionEventKind kind;
-	int			session;		/* the number of the session */
 	int			error;
 	uint32		missing;		/* 1 << ZkFeature, of each */
 	const char *message;
@@ -73,31 +72,30 @@ typedef struct SessionIdentity
 } SessionIdentity;
 
 extern int	session_init(void);
-extern void session_open(int number, const SessionOptions *options);
-extern bool session_is_open(int number);
-extern bool session_is_opening(int number);
-extern bool session_is_closed(int number);
-extern bool session_is_synced(int number);
-extern bool session_is_stuck(int number);
-extern void session_close(int number);
-extern void session_disconnect(int number);
+extern void session_open(const SessionOptions *options);
+extern bool session_is_open(void);
+extern bool session_is_opening(void);
+extern bool session_is_closed(void);
+extern bool session_is_synced(void);
+extern bool session_is_stuck(void);
+extern void session_close(void);
 extern void session_await_closed(int64 until_ms);
 extern uint32 session_add_owner(SessionHandler handler, void *data);
 extern void session_remove_owner(uint32 owner);
-extern void session_submit(int number, uint32_t owner,
+extern void session_submit(uint32_t owner,
 						   const Request *request);
 extern void session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES]);
 extern const char *host_name(void);
-extern void session_directory_deleted(int number, const char *directory);
-extern bool session_ready(int number);
-extern int64_t session_flush(int number);
-extern int64_t session_keep_lease(int number, uint32_t ticket, bool needed);
-extern int64_t session_lease(int number, uint32_t *ticket);
+extern void session_directory_deleted(const char *directory);
+extern bool session_ready(void);
+extern int64_t session_flush(void);
+extern int64_t session_keep_lease(uint32_t ticket, bool needed);
+extern int64_t session_lease(uint32_t *ticket);
 extern void session_ignore_changes(uint32 owner);
 extern bool session_take_changes(void);
 extern void session_reset_wake(void);
 extern bool session_next_event(SessionEvent *event);
-extern void session_identity(int number, SessionIdentity *identity);
+extern void session_identity(SessionIdentity *identity);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);

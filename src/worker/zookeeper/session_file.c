@@ -1,14 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.c
- *		The sessions' IDs and passwords on disk, for after a crash.
+ *		The session's ID and password on disk, for after a crash.
  *
  * When a backend crashes, PostgreSQL kills all processes and sets up new
- * shared memory, which no longer has the sessions.  Their contenders would
- * stay in the queues until they time out.  So a file in the data directory
- * lists the sessions, and the first worker after the crash attaches to each
- * and closes it (lifecycle.c).  The file has a record for each session; all
- * records have the same place and time.
+ * shared memory, which no longer has the session.  Its contenders would stay
+ * in the queues until it times out.  So a file in the data directory names the
+ * session, and the first worker after the crash attaches to it and closes it
+ * (lifecycle.c).
  *
  * Closing another instance's session would be a disaster: all its locks would
  * be lost.  Data directories are copied, by backups, for standbys, as clones
@@ -29,7 +28,7 @@
  * is of another directory.)  As only the same boot counts, the file need not
  * be synced to disk: it must survive PostgreSQL, not Linux.
  *
- * If the file is valid, all processes that held locks in its sessions are
+ * If the file is valid, all processes that held locks in its session are
  * dead.  After the crash of a backend, the postmaster waits for the end of all
  * its children before it starts new ones.  If the postmaster itself was
  * killed, its children may live on for a while and even commit; but no
@@ -173,9 +172,8 @@ session_file_place(void)
  * Create the file under its new name; false after an error, which is logged.
  */
 static bool
-create_file(const SessionFile *records, int n)
+create_file(const SessionFile *file)
 {
-	ssize_t		size = n * sizeof(SessionFile);
 	bool		written;
 	int			fd;
 
@@ -193,7 +191,7 @@ create_file(const SessionFile *records, int n)
 	}
 
 	errno = 0;
-	written = write(fd, records, size) == size;
+	written = write(fd, file, sizeof(*file)) == sizeof(*file);
 	if (!written && errno == 0)
 		errno = ENOSPC;
 	if (CloseTransientFile(fd) != 0)
@@ -205,9 +203,12 @@ create_file(const SessionFile *records, int n)
 	return written;
 }
 
-/* There is no session any more. */
-static void
-remove_file(void)
+/*
+ * session_file_remove
+ *		There is no session any more.
+ */
+void
+session_file_remove(void)
 {
 	if (unlink(SESSION_FILE) != 0 && errno != ENOENT)
 		ereport(LOG,
@@ -217,34 +218,20 @@ remove_file(void)
 
 /*
  * session_file_write
- *		Replace the list of sessions.
- *
- * "n" is at most ZK_MAX_SESSIONS.  If it is 0, the file is removed.
+ *		Replace the file: this is the session.
  */
 void
-session_file_write(const SessionKey *keys, int n)
+session_file_write(const SessionKey *key)
 {
-	SessionFile records[ZK_MAX_SESSIONS];
+	SessionFile file;
 
-	if (n == 0)
-	{
-		remove_file();
+	if (!fill_place(&file))
 		return;
-	}
-	if (!fill_place(&records[0]))
-		return;
-	for (int i = 0; i < n; i++)
-	{
-		SessionFile *record = &records[i];
+	file.client_id = key->client_id;
+	memcpy(file.passwd, key->passwd, ZK_PASSWD_SIZE);
+	file.crc = checksum(&file);
 
-		if (i > 0)
-			*record = records[0];
-		record->client_id = keys[i].client_id;
-		memcpy(record->passwd, keys[i].passwd, ZK_PASSWD_SIZE);
-		record->crc = checksum(record);
-	}
-
-	if (create_file(records, n))
+	if (create_file(&file))
 	{
 		if (rename(SESSION_FILE_NEW, SESSION_FILE) == 0)
 			return;
@@ -256,60 +243,49 @@ session_file_write(const SessionKey *keys, int n)
 	(void) unlink(SESSION_FILE_NEW);
 }
 
-/* Why a record is not valid in this place and boot, or NULL. */
+/* Why the file is not valid in this place and boot, or NULL. */
 static const char *
-what_is_wrong(const SessionFile *record, const SessionFile *here)
+what_is_wrong(const SessionFile *file, const SessionFile *here)
 {
-	if (record->magic != SESSION_FILE_MAGIC ||
-		record->crc != checksum(record) || record->client_id == 0)
+	if (file->magic != SESSION_FILE_MAGIC ||
+		file->crc != checksum(file) || file->client_id == 0)
 		return NOT_OURS;
-	if (record->device != here->device || record->inode != here->inode)
+	if (file->device != here->device || file->inode != here->inode)
 		return "It was written in another data directory.";
-	if (memcmp(record->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
+	if (memcmp(file->boot_id, here->boot_id, BOOT_ID_SIZE) != 0)
 		return "It was written before the last start of the machine.";
 	return NULL;
 }
 
 /*
  * session_file_read
- *		The sessions of the previous postmaster, or from before a crash.
+ *		The session of the previous postmaster, or from before a crash, which
+ *		is to be closed; false if there is none.
  *
- * "keys" has room for ZK_MAX_SESSIONS.  Returns the number of sessions to be
- * closed.  An invalid file is removed.
+ * An invalid file is removed.
  */
-int
-session_file_read(SessionKey *keys)
+bool
+session_file_read(SessionKey *key)
 {
 	SessionFile here;
-	SessionFile records[ZK_MAX_SESSIONS];
-	const char *wrong = NULL;
-	struct stat st;
-	int			n = 1;
+	SessionFile file;
+	const char *wrong = NOT_OURS;
 
-	if (lstat(SESSION_FILE, &st) != 0 && errno == ENOENT)
-		return 0;
+	if (access(SESSION_FILE, F_OK) != 0 && errno == ENOENT)
+		return false;
 	if (!fill_place(&here))
-		return 0;
-
-	if (st.st_size > (off_t) sizeof(SessionFile) &&
-		st.st_size <= (off_t) sizeof(records))
-		n = st.st_size / sizeof(SessionFile);
-	if (!read_bytes(SESSION_FILE, records, n * sizeof(SessionFile)))
-		n = 0;
-	for (int i = 0; i < Max(n, 1) && wrong == NULL; i++)
-		wrong = n == 0 ? NOT_OURS : what_is_wrong(&records[i], &here);
+		return false;
+	if (read_bytes(SESSION_FILE, &file, sizeof(file)))
+		wrong = what_is_wrong(&file, &here);
 	if (wrong)
 	{
 		ereport(LOG,
 				(errmsg("ignoring file \"%s\"", SESSION_FILE),
 				 errdetail_internal("%s", wrong)));
-		remove_file();
-		return 0;
+		session_file_remove();
+		return false;
 	}
-	for (int i = 0; i < n; i++)
-	{
-		keys[i].client_id = records[i].client_id;
-		memcpy(keys[i].passwd, records[i].passwd, ZK_PASSWD_SIZE);
-	}
-	return n;
+	key->client_id = file.client_id;
+	memcpy(key->passwd, file.passwd, ZK_PASSWD_SIZE);
+	return true;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_file.h
- *		The sessions' IDs and passwords on disk, for after a crash.
+ *		The session's ID and password on disk, for after a crash.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -22,8 +22,9 @@ typedef struct SessionKey
 	char		passwd[ZK_PASSWD_SIZE];
 } SessionKey;
 
-extern void session_file_write(const SessionKey *keys, int n);
-extern int	session_file_read(SessionKey *keys);
+extern void session_file_write(const SessionKey *key);
+extern void session_file_remove(void);
+extern bool session_file_read(SessionKey *key);
 extern uint64 session_file_place(void);
 
 #endif							/* ZKLOCK_SESSION_FILE_H */

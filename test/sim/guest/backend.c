@@ -155,15 +155,6 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 	}
 }
 
-/* The number of the ZooKeeper session that the lock is in; -1: it is lost. */
-static int
-session_of(const ZkKey *key)
-{
-	HeldLock   *held = hold_find(key);
-
-	return slot_is_mine(held->proc) ? held->proc->zk_session : -1;
-}
-
 /* Wait for the fencing token of a lock, as functions.c does. */
 static void
 read_token(int name, const ZkKey *key)
@@ -188,7 +179,7 @@ tell_acquired(const ZkRequest *request, const ZkResult *result)
 		if (!current->any || key_is_of_lock(result->key, &request->keys[i]))
 			check_acquired(client, number_of(current, &request->keys[i]),
 						   current->mode, current->session,
-						   session_of(&request->keys[i]));
+						   slot_is_mine(hold_find(&request->keys[i])->proc));
 	if (request->nkeys == 1 && current->mode == SIM_EXCLUSIVE &&
 		sim_chance(250000))
 		read_token(current->names[0], &request->keys[0]);
@@ -516,7 +507,7 @@ note_holds(void)
 	while ((lock = holds_next(lock)) != NULL)
 		if (!hold_is_of_instance(lock))
 			check_commit_hold(client, key_name(&lock->key),
-							  lock->proc->zk_session, slot_is_mine(lock->proc));
+							  slot_is_mine(lock->proc));
 }
 
 static void
@@ -709,7 +700,7 @@ inspect(int *slots, int *procs, long *bytes)
 {
 	*slots = slots_in_use();
 	*procs = procs_in_use();
-	*bytes = path_bytes_read_all();
+	*bytes = path_bytes_read(NULL);
 }
 
 extern PGDLLEXPORT const Guest guest;

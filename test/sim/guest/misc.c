@@ -18,7 +18,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "backend/questions.h"
+#include "backend/reads.h"
 #include "backend/values.h"
 #include "commands/async.h"
 #include "funcapi.h"
@@ -360,7 +360,7 @@ get_database_name(Oid dbid)
 }
 
 /*
- * No question is answered by the worker, since none is asked.
+ * The worker reads nothing for backends, since none asks.
  */
 dsm_segment *
 dsm_create(Size size, int flags)
@@ -409,9 +409,9 @@ dsm_unpin_segment(dsm_handle handle)
  * Of zklock: what the simulator leaves out.
  */
 bool
-ask_owner(const char *path, int timeout_ms, StringInfo owner)
+read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 {
-	(void) path;
+	(void) key;
 	(void) timeout_ms;
 	(void) owner;
 	SIM_LACKS();
@@ -419,7 +419,7 @@ ask_owner(const char *path, int timeout_ms, StringInfo owner)
 
 /* Nobody knows which instance it is. */
 bool
-ask_instance(const char *id, int timeout_ms, StringInfo instance)
+read_instance(const char *id, int timeout_ms, StringInfo instance)
 {
 	(void) id;
 	(void) timeout_ms;
@@ -474,34 +474,35 @@ fault_leave_library(const sigset_t *saved)
 }
 
 /* The session file: always whole, and never of another data directory. */
-typedef struct SessionFile
+static void
+write_file(const SessionKey *key)
 {
-	int			n;
-	SessionKey	keys[ZK_MAX_SESSIONS];
-} SessionFile;
-
-void
-session_file_write(const SessionKey *keys, int n)
-{
-	SessionFile		file;
-
-	memset(&file, 0, sizeof(file));
-	file.n = n;
-	memcpy(file.keys, keys, n * sizeof(SessionKey));
 	sim_point();
-	instance_write_file(sim_instance(), &file, sizeof(file));
+	instance_write_file(sim_instance(), key, sizeof(*key));
 	sim_point();
 }
 
-int
-session_file_read(SessionKey *keys)
+void
+session_file_write(const SessionKey *key)
 {
-	SessionFile		file;
+	write_file(key);
+}
 
-	memset(&file, 0, sizeof(file));
-	(void) instance_read_file(sim_instance(), &file);
-	memcpy(keys, file.keys, file.n * sizeof(SessionKey));
-	return file.n;
+void
+session_file_remove(void)
+{
+	SessionKey	none;
+
+	memset(&none, 0, sizeof(none));
+	write_file(&none);
+}
+
+bool
+session_file_read(SessionKey *key)
+{
+	memset(key, 0, sizeof(*key));
+	(void) instance_read_file(sim_instance(), key);
+	return key->client_id != 0;
 }
 
 uint64

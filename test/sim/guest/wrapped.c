@@ -39,24 +39,24 @@ extern void __real_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 							const Detector *detector);
 extern void __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 							const Detector *detector);
-extern void __real_session_write(int session, const ZkSessionInfo *info);
-extern void __wrap_session_write(int session, const ZkSessionInfo *info);
-extern void __real_lease_write(int session, int64 until_ms, uint32 ticket);
-extern void __wrap_lease_write(int session, int64 until_ms, uint32 ticket);
+extern void __real_session_write(const ZkSessionInfo *info);
+extern void __wrap_session_write(const ZkSessionInfo *info);
+extern void __real_lease_write(int64 until_ms, uint32 ticket);
+extern void __wrap_lease_write(int64 until_ms, uint32 ticket);
 extern void __real_lifecycle_end_restored(void);
 extern void __wrap_lifecycle_end_restored(void);
 extern void __real_proc_lose(ZkProcLock *proc);
 extern void __wrap_proc_lose(ZkProcLock *proc);
-extern uint32 __real_proof_ask(int session);
-extern uint32 __wrap_proof_ask(int session);
-extern void __real_lease_shorten(int session, int64 until_ms);
-extern void __wrap_lease_shorten(int session, int64 until_ms);
+extern uint32 __real_proof_ask(void);
+extern uint32 __wrap_proof_ask(void);
+extern void __real_lease_shorten(int64 until_ms);
+extern void __wrap_lease_shorten(int64 until_ms);
 extern void __real_flight_init(Flight *flight, Client *client,
 							   Watches *watches, MemoryContext context);
 extern void __wrap_flight_init(Flight *flight, Client *client,
 							   Watches *watches, MemoryContext context);
-extern int64 __real_session_flush(int number);
-extern int64 __wrap_session_flush(int number);
+extern int64 __real_session_flush(void);
+extern int64 __wrap_session_flush(void);
 
 extern int	__real_client_send_check(Client *client, zoo_op_result_t *checked,
 									 void_completion_t callback,
@@ -82,8 +82,7 @@ extern char *__real_probe_write(const WaitDeadlock *deadlock);
 extern char *__wrap_probe_write(const WaitDeadlock *deadlock);
 
 static bool looked;				/* in this turn of the main loop */
-static Flight *flights[ZK_MAX_SESSIONS];
-static int	nflights;
+static Flight *flight_of_session;
 
 void
 __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
@@ -95,10 +94,10 @@ __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
 }
 
 void
-__wrap_session_write(int session, const ZkSessionInfo *info)
+__wrap_session_write(const ZkSessionInfo *info)
 {
-	check_session(instance_number(sim_instance()), session, info->client_id);
-	__real_session_write(session, info);
+	check_session(instance_number(sim_instance()), info->client_id);
+	__real_session_write(info);
 }
 
 void
@@ -109,10 +108,10 @@ __wrap_proc_lose(ZkProcLock *proc)
 }
 
 uint32
-__wrap_proof_ask(int session)
+__wrap_proof_ask(void)
 {
 	check_asked();
-	return __real_proof_ask(session);
+	return __real_proof_ask();
 }
 
 void
@@ -124,25 +123,24 @@ __wrap_lifecycle_end_restored(void)
 
 /* It is told ahead of a process that may read it, and taken back behind it. */
 void
-__wrap_lease_write(int session, int64 until_ms, uint32 ticket)
+__wrap_lease_write(int64 until_ms, uint32 ticket)
 {
-	check_lease(instance_number(sim_instance()), session, until_ms * 1000);
-	__real_lease_write(session, until_ms, ticket);
+	check_lease(instance_number(sim_instance()), until_ms * 1000);
+	__real_lease_write(until_ms, ticket);
 }
 
 void
-__wrap_lease_shorten(int session, int64 until_ms)
+__wrap_lease_shorten(int64 until_ms)
 {
-	__real_lease_shorten(session, until_ms);
-	check_lease(instance_number(sim_instance()), session, until_ms * 1000);
+	__real_lease_shorten(until_ms);
+	check_lease(instance_number(sim_instance()), until_ms * 1000);
 }
 
-/* Sessions are initialized in their order. */
 void
 __wrap_flight_init(Flight *flight, Client *client, Watches *watches,
 				   MemoryContext context)
 {
-	flights[nflights++] = flight;
+	flight_of_session = flight;
 	__real_flight_init(flight, client, watches, context);
 }
 
@@ -154,16 +152,16 @@ __wrap_flight_init(Flight *flight, Client *client, Watches *watches,
  * What has fired since may still be in the books.
  */
 int64
-__wrap_session_flush(int number)
+__wrap_session_flush(void)
 {
-	const Flight *flight = flights[number];
+	const Flight *flight = flight_of_session;
 
 	if (flight != NULL && flight->client->connected && !flight_is_out(flight))
-		check_watches(instance_number(sim_instance()), number,
+		check_watches(instance_number(sim_instance()),
 					  library_watch_bytes(flight->client->handle),
 					  flight->watches->bytes + PROBE_BYTES);
 	looked = false;
-	return __real_session_flush(number);
+	return __real_session_flush();
 }
 
 int
@@ -198,8 +196,7 @@ __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
 											 number);
 
 	if (state == ZK_CLAIM_LIVE)
-		check_renewed(instance_number(sim_instance()), unproved->session,
-					  boottime);
+		check_renewed(instance_number(sim_instance()), boottime);
 	return state;
 }
 

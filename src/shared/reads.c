@@ -1,21 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * questions.c
- *		Questions of backends to ZooKeeper, and the worker's answers.
+ * reads.c
+ *		What backends have the worker read in ZooKeeper.
  *
- * A backend has no connection to ZooKeeper, so it puts its question into one
- * of a few boxes in shared memory, and sleeps on the box's condition variable
- * until the worker has answered.  The states of a box, and what changes them:
+ * A backend has no connection to ZooKeeper, so it puts a request into one of a
+ * few boxes in shared memory, and sleeps on the box's condition variable until
+ * the worker has answered.  The states of a box, and what changes them:
  *
  *	FREE		a backend asks -> ASKED
- *	ASKED		the worker begins to answer -> TAKEN
+ *	ASKED		the worker begins to read -> TAKEN
  *	TAKEN		the worker has the answer -> ANSWERED
  *				a new worker starts, which knows nothing of it -> ASKED
  *	ANSWERED	nothing but what follows
  *	any			the backend has read the answer, or does not wait for it any
  *				more (error, cancel, end of the process) -> FREE
  *
- * Each question gives its box a new serial number.  The worker returns it with
+ * Each request gives its box a new serial number.  The worker returns it with
  * the answer, and an answer with another number than the box's is discarded.
  *
  * Locking protocol.  All fields of all boxes are read and changed under the
@@ -25,15 +25,15 @@
  * the number of boxes in state ASKED, may be read without the lock, as the
  * worker does in each iteration of its loop.
  *
- * The list of one queue, or of all, can be long, and has its own dynamic
- * shared memory segment.  The worker pins it and detaches from it; the pin
- * belongs to the box, and the process that frees the box unpins the segment.
- * Nothing can fail between the pin and the storing of the handle in the box.
+ * What has been read can be long, and has its own dynamic shared memory
+ * segment.  The worker pins it and detaches from it; the pin belongs to the
+ * box, and the process that frees the box unpins the segment.  Nothing can fail
+ * between the pin and the storing of the handle in the box.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/shared/questions.c
+ *		src/shared/reads.c
  *
  *-------------------------------------------------------------------------
  */
@@ -43,11 +43,11 @@
 #include "port/atomics.h"
 #include "shared/compat.h"
 #include "shared/mail_private.h"
-#include "shared/questions.h"
+#include "shared/reads.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
-#define ZK_TRANCHE		"zklock queries"
+#define ZK_TRANCHE		"zklock reads"
 
 typedef enum BoxState
 {
@@ -57,14 +57,12 @@ typedef enum BoxState
 	BOX_ANSWERED
 } BoxState;
 
-struct ZkBox
+struct ZkReadBox
 {
 	BoxState	state;
-	uint32		serial;			/* of the question */
-	ZkQuestion	question;
-	char		path[ZNODE_PATH_SIZE];	/* of the lock directory, or the
-										 * root */
-	ZkAnswer	answer;
+	uint32		serial;			/* of the request */
+	ZkReadRequest request;
+	ZkReadAnswer answer;
 	ConditionVariable cv;		/* broadcast when it is ANSWERED */
 };
 
@@ -72,29 +70,29 @@ typedef struct ZkBoxes
 {
 	pg_atomic_uint32 nasked;
 	ConditionVariable free_cv;	/* broadcast when a box is FREE */
-	ZkBox		boxes[ZK_QUESTION_BOXES];
+	ZkReadBox	boxes[ZK_READ_BOXES];
 } ZkBoxes;
 
 static ZkBoxes *zk_boxes = NULL;
 static LWLock *boxes_lock = NULL;
 
 /*
- * questions_request_shmem
+ * reads_request_shmem
  *		Reserve shared memory and a lock; for the shmem_request_hook.
  */
 void
-questions_request_shmem(void)
+reads_request_shmem(void)
 {
 	RequestAddinShmemSpace(sizeof(ZkBoxes));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
 }
 
 /*
- * questions_startup_shmem
+ * reads_startup_shmem
  *		Create or attach to the boxes; for the shmem_startup_hook.
  */
 void
-questions_startup_shmem(void)
+reads_startup_shmem(void)
 {
 	bool		found;
 
@@ -105,7 +103,7 @@ questions_startup_shmem(void)
 		memset(zk_boxes, 0, sizeof(ZkBoxes));
 		pg_atomic_init_u32(&zk_boxes->nasked, 0);
 		ConditionVariableInit(&zk_boxes->free_cv);
-		for (int i = 0; i < ZK_QUESTION_BOXES; i++)
+		for (int i = 0; i < ZK_READ_BOXES; i++)
 			ConditionVariableInit(&zk_boxes->boxes[i].cv);
 	}
 	boxes_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
@@ -114,7 +112,7 @@ questions_startup_shmem(void)
 
 /* Change a box's state; the lock is held exclusively. */
 static void
-set_state(ZkBox *box, BoxState state)
+set_state(ZkReadBox *box, BoxState state)
 {
 	if (box->state == BOX_ASKED)
 		pg_atomic_fetch_sub_u32(&zk_boxes->nasked, 1);
@@ -124,27 +122,27 @@ set_state(ZkBox *box, BoxState state)
 }
 
 /*
- * question_ask
- *		Ask a question about a lock directory, or about a root.
+ * reads_ask
+ *		Have the worker carry out a request.
  *
- * Returns NULL if all boxes are in use: then sleep on question_cv(NULL) and
- * ask again.  Otherwise the caller must call question_end(), also after an
- * error.  Does not throw.
+ * Returns NULL if all boxes are in use: then sleep on reads_cv(NULL) and ask
+ * again.  Otherwise the caller must call reads_end(), also after an error.
+ * Does not throw.
  */
-ZkBox *
-question_ask(ZkQuestion question, const char *path)
+ZkReadBox *
+reads_ask(const ZkReadRequest *request)
 {
-	ZkBox	   *box = NULL;
+	ZkReadBox  *box = NULL;
 
 	LWLockAcquire(boxes_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZK_QUESTION_BOXES && box == NULL; i++)
+	for (int i = 0; i < ZK_READ_BOXES && box == NULL; i++)
 		if (zk_boxes->boxes[i].state == BOX_FREE)
 			box = &zk_boxes->boxes[i];
 	if (box)
 	{
 		box->serial++;
-		box->question = question;
-		strlcpy(box->path, path, sizeof(box->path));
+		memcpy(&box->request, request,
+			   offsetof(ZkReadRequest, paths) + request->size);
 		box->answer.segment = DSM_HANDLE_INVALID;
 		set_state(box, BOX_ASKED);
 	}
@@ -155,14 +153,14 @@ question_ask(ZkQuestion question, const char *path)
 }
 
 /*
- * question_answer
- *		The answer; NULL if there is none yet: sleep on question_cv() and look
+ * reads_answer
+ *		The answer; NULL if there is none yet: sleep on reads_cv() and look
  *		again.
  *
- * It stays valid until question_end().
+ * It stays valid until reads_end().
  */
-const ZkAnswer *
-question_answer(ZkBox *box)
+const ZkReadAnswer *
+reads_answer(ZkReadBox *box)
 {
 	bool		answered;
 
@@ -173,13 +171,13 @@ question_answer(ZkBox *box)
 }
 
 /*
- * question_end
+ * reads_end
  *		The backend that asked wants no answer, or has read it.
  *
  * Error cleanup and process exit call it, too.
  */
 void
-question_end(ZkBox *box)
+reads_end(ZkReadBox *box)
 {
 	dsm_handle	segment;
 
@@ -194,55 +192,53 @@ question_end(ZkBox *box)
 }
 
 /*
- * question_cv
+ * reads_cv
  *		The condition variable to sleep on until a box may have an answer; or,
  *		for NULL, until a box may be free.
  */
 ConditionVariable *
-question_cv(ZkBox *box)
+reads_cv(ZkReadBox *box)
 {
 	return box ? &box->cv : &zk_boxes->free_cv;
 }
 
 /*
- * questions_attach_worker
+ * reads_attach_worker
  *		Make the calling process the worker: it must answer what its
  *		predecessor had not.
  */
 void
-questions_attach_worker(void)
+reads_attach_worker(void)
 {
 	LWLockAcquire(boxes_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZK_QUESTION_BOXES; i++)
+	for (int i = 0; i < ZK_READ_BOXES; i++)
 		if (zk_boxes->boxes[i].state == BOX_TAKEN)
 			set_state(&zk_boxes->boxes[i], BOX_ASKED);
 	LWLockRelease(boxes_lock);
 }
 
 /*
- * questions_take
- *		Take the next question: the number of its box, or -1 if there is none.
- *
- * "path" has room for ZNODE_PATH_SIZE bytes.
+ * reads_take
+ *		Take the next request: the number of its box, or -1 if there is none.
  */
 int
-questions_take(uint32 *serial, ZkQuestion *question, char *path)
+reads_take(uint32 *serial, ZkReadRequest *request)
 {
 	int			taken = -1;
 
 	if (pg_atomic_read_u32(&zk_boxes->nasked) == 0)
 		return -1;
 	LWLockAcquire(boxes_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < ZK_QUESTION_BOXES && taken < 0; i++)
+	for (int i = 0; i < ZK_READ_BOXES && taken < 0; i++)
 	{
-		ZkBox	   *box = &zk_boxes->boxes[i];
+		ZkReadBox  *box = &zk_boxes->boxes[i];
 
 		if (box->state != BOX_ASKED)
 			continue;
 		set_state(box, BOX_TAKEN);
 		*serial = box->serial;
-		*question = box->question;
-		strlcpy(path, box->path, ZNODE_PATH_SIZE);
+		memcpy(request, &box->request,
+			   offsetof(ZkReadRequest, paths) + box->request.size);
 		taken = i;
 	}
 	LWLockRelease(boxes_lock);
@@ -251,17 +247,17 @@ questions_take(uint32 *serial, ZkQuestion *question, char *path)
 
 /* Does the worker owe this box an answer?  The lock is held. */
 static bool
-is_open(const ZkBox *box, uint32 serial)
+is_open(const ZkReadBox *box, uint32 serial)
 {
 	return box->state == BOX_TAKEN && box->serial == serial;
 }
 
 /*
- * question_is_open
- *		Does a backend still wait for the answer to this question?
+ * reads_is_open
+ *		Does a backend still wait for the answer to this request?
  */
 bool
-question_is_open(int box, uint32 serial)
+reads_is_open(int box, uint32 serial)
 {
 	bool		open;
 
@@ -271,19 +267,31 @@ question_is_open(int box, uint32 serial)
 	return open;
 }
 
+static Size
+segment_size(ZkReadNode *const *nodes, int n)
+{
+	Size		size = 0;
+
+	for (int i = 0; i < n; i++)
+		size += ZkReadNodeSize(nodes[i]->nbytes);
+	return size;
+}
+
 /*
- * A segment with these bytes; NULL if there is no memory for it.  The worker
+ * A segment with these znodes; NULL if there is no memory for it.  The worker
  * must not die of that: the next one would try the same.
  */
 static dsm_segment *
-make_segment(const char *bytes, Size size)
+make_segment(ZkReadNode *const *nodes, int n)
 {
 	MemoryContext context = CurrentMemoryContext;
 	dsm_segment *volatile segment = NULL;
+	char	   *end;
 
 	PG_TRY();
 	{
-		segment = dsm_create(size, DSM_CREATE_NULL_IF_MAXSEGMENTS);
+		segment = dsm_create(segment_size(nodes, n),
+							 DSM_CREATE_NULL_IF_MAXSEGMENTS);
 	}
 	PG_CATCH();
 	{
@@ -293,35 +301,40 @@ make_segment(const char *bytes, Size size)
 		segment = NULL;
 	}
 	PG_END_TRY();
-	if (segment)
-		memcpy(dsm_segment_address(segment), bytes, size);
+	if (segment == NULL)
+		return NULL;
+	end = dsm_segment_address(segment);
+	for (int i = 0; i < n; i++)
+	{
+		memcpy(end, nodes[i], offsetof(ZkReadNode, bytes) + nodes[i]->nbytes);
+		end += ZkReadNodeSize(nodes[i]->nbytes);
+	}
 	return segment;
 }
 
 /*
- * question_set_answer
- *		Store the answer to a question, if a backend still waits for it.
- *
- * "entries" are "size" bytes that go into a segment; this function sets
- * answer->segment.
+ * reads_set_answer
+ *		Store the answer to a request, if a backend still waits for it; if it
+ *		is DONE, with the znodes, at least one.
  */
 void
-question_set_answer(int box_number, uint32 serial, ZkAnswer *answer,
-					const char *entries, Size size)
+reads_set_answer(int box_number, uint32 serial, ZkReadOutcome outcome,
+				 ZkReadNode *const *nodes, int n)
 {
-	ZkBox	   *box = &zk_boxes->boxes[box_number];
+	ZkReadBox  *box = &zk_boxes->boxes[box_number];
+	ZkReadAnswer answer = {outcome, DSM_HANDLE_INVALID};
 	dsm_segment *segment = NULL;
 	bool		open;
 
-	answer->segment = DSM_HANDLE_INVALID;
-	if (size > 0 && question_is_open(box_number, serial))
+	if (outcome == ZK_READ_DONE && reads_is_open(box_number, serial))
 	{
-		segment = make_segment(entries, size);
-		answer->out_of_memory = segment == NULL;
+		segment = make_segment(nodes, n);
+		if (segment == NULL)
+			answer.outcome = ZK_READ_NO_MEMORY;
 	}
 	if (segment)
 	{
-		answer->segment = dsm_segment_handle(segment);
+		answer.segment = dsm_segment_handle(segment);
 		dsm_pin_segment(segment);
 	}
 
@@ -329,7 +342,7 @@ question_set_answer(int box_number, uint32 serial, ZkAnswer *answer,
 	open = is_open(box, serial);
 	if (open)
 	{
-		box->answer = *answer;
+		box->answer = answer;
 		set_state(box, BOX_ANSWERED);
 	}
 	LWLockRelease(boxes_lock);
@@ -337,7 +350,7 @@ question_set_answer(int box_number, uint32 serial, ZkAnswer *answer,
 	if (segment)
 	{
 		if (!open)
-			dsm_unpin_segment(answer->segment);
+			dsm_unpin_segment(answer.segment);
 		dsm_detach(segment);
 	}
 	ConditionVariableBroadcast(&box->cv);

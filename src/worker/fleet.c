@@ -4,10 +4,9 @@
  *		This instance's membership in the fleet.
  *
  * The fleet is the instances of one ensemble and root, the worker's own
- * zklock.root.  Each has an ephemeral znode, created in its first session,
- * below <root>/%clusters.  That node's data are the fleet's identity, given by
- * its creator.  core/member.c has the form of both.  %clusters is persistent:
- * the identity remains when there is no instance.
+ * zklock.root.  Each has an ephemeral znode, created in its session, below
+ * <root>/%clusters, which is persistent: its creation is the fleet's identity.
+ * core/member.c has the form of both.
  *
  * With zklock.acl = creator others may read %clusters, but only instances with
  * its credentials may create znodes in it: a session with many long names in a
@@ -29,12 +28,11 @@
  *	IDLE		dirty, connected: we are below another root -> LEAVING: delete
  *				  that
  *				dirty, connected -> READING: get %clusters
+ *				joined; connected again, or something has changed -> WRITING
  *	LEAVING		any answer -> IDLE, dirty
- *	READING		ok: has no data -> NAMING: set them, if nobody has since
- *				ok: has an identity; has others, or refused: no identity
+ *	READING		ok: has an identity; refused: no identity
  *				  -> ASKING: get its ACL; if all is to be open -> ENTERING
- *				no node -> MAKING: create it, with its parents and an identity
- *	NAMING		any answer -> READING
+ *				no node -> MAKING: create it, with its parents
  *	MAKING		ok -> READING
  *	ASKING		open, or our credentials change -> CLOSING: set it
  *				any other answer -> ENTERING: create our znode
@@ -44,18 +42,14 @@
  *	ROOT_ASKING	it is to change with them -> ROOT_CLOSING: set it
  *				any other answer -> ENTERING
  *	ROOT_CLOSING	any answer -> ENTERING
- *	ENTERING	ok -> LOOKING: read the members
+ *	ENTERING	ok -> IDLE, joined
  *				refused: it may be there -> OWNING: set its ACL; if that is to
  *				  be open, as OWNING's end
  *				no node: %clusters has gone -> MAKING
  *	OWNING		any answer -> WRITING: set its data
- *	WRITING		ok -> LOOKING
- *	LOOKING		all is read: log what does not fit -> IDLE
- *	IDLE		connected anew, or something has changed -> MARKING: write our
- *				znode as it is
- *	MARKING		ok -> IDLE
- *				no node: somebody has removed it -> IDLE, dirty
- *	any			unknown -> IDLE, dirty
+ *	WRITING		ok -> IDLE, joined
+ *				joined, no node: somebody has removed it -> IDLE, dirty
+ *	any			unknown -> IDLE, dirty; of a write when joined, to be repeated
  *				refused, or no node, and not as above: log that -> IDLE
  *				the session ends -> IDLE, dirty
  *
@@ -64,35 +58,32 @@
  * The stat of each write of our znode shows that (member_mark()).  So it is
  * written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
- * more than that can be missed.  If ZooKeeper was restored, all sessions are
+ * more than that can be missed.  If ZooKeeper was restored, the session is
  * ended.  The first write in a fleet with another identity proves nothing:
  * zklock.servers names another ensemble, or zklock.root has changed.
  *
- * The path of our znode does not count in sessions.c; it is one, within the
+ * The path of our znode does not count in contender.c; it is one, within the
  * room for what does not count.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/fleet/fleet.c
+ *		src/worker/fleet.c
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "common/hashfn.h"
+#include "core/member.h"
 #include "core/mutation.h"
 #include "postmaster/postmaster.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/text.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
-#include "worker/fleet/fleet.h"
-#include "worker/fleet/reader_private.h"
+#include "worker/fleet.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
@@ -101,9 +92,6 @@
 
 /* How often to create what somebody else removes at once. */
 #define MAX_MADE		3
-
-/* The most instances that do not fit in one log message. */
-#define MAX_LOGGED		10
 
 /* The most writes of our znode in a session timeout. */
 #define MARKS_PER_TIMEOUT	10
@@ -121,7 +109,6 @@ typedef enum FleetState
 	FLEET_IDLE,
 	FLEET_LEAVING,
 	FLEET_READING,
-	FLEET_NAMING,
 	FLEET_MAKING,
 	FLEET_ASKING,
 	FLEET_CLOSING,
@@ -129,9 +116,7 @@ typedef enum FleetState
 	FLEET_ROOT_CLOSING,
 	FLEET_ENTERING,
 	FLEET_OWNING,
-	FLEET_WRITING,
-	FLEET_LOOKING,
-	FLEET_MARKING
+	FLEET_WRITING
 } FleetState;
 
 static struct
@@ -142,7 +127,6 @@ static struct
 	bool		standby;		/* "data" say so */
 	bool		unmarked;		/* it is to be written as it is, */
 	int64		mark_at_ms;		/* but not before this zk_now_ms() */
-	bool		named;			/* NAMING has been tried */
 	int			made;			/* how often MAKING was tried */
 	int			error;			/* of the create that was refused */
 	int			logged_error;	/* the last refusal that was logged, or 0 */
@@ -153,7 +137,6 @@ static struct
 	uint32		last_group;
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
-	Reader	   *reader;			/* LOOKING: of the members; else NULL */
 }			fleet;
 
 static void
@@ -201,7 +184,7 @@ compose(char data[MEMBER_SIZE])
 	member.server[strcspn(member.server, " ")] = '\0';
 	word_set_text(member.format, zklock_node_format == ZK_FORMAT_READWRITE ?
 				  "readwrite" : "mutex");
-	member.timeout = status(0)->timeout;
+	member.timeout = status()->timeout;
 	member.standby = fleet.standby = RecoveryInProgress();
 	word_set_text(member.id, claims_instance());
 	(void) member_write(&member, data);
@@ -209,7 +192,7 @@ compose(char data[MEMBER_SIZE])
 
 /*
  * fleet_check
- *		The first session is connected, or settings have changed: check that
+ *		The session is connected, or settings have changed: check that
  *		our znode exists and is up to date.
  */
 void
@@ -226,24 +209,16 @@ fleet_check(void)
 
 /*
  * fleet_end_session
- *		The first session is over, with our znode and all submitted
- *		requests.
- *
- * "last": no other session is left that could be in an older copy of
- * ZooKeeper's data; the next session may be in another ensemble.
+ *		The session is over, with our znode and all submitted requests; the
+ *		next one may be in another ensemble.
  */
 void
-fleet_end_session(bool last)
+fleet_end_session(void)
 {
-	MemberMark	none = {.zxid = last ? 0 : fleet.info.mark.zxid};
-
-	if (fleet.reader)
-		reader_free(fleet.reader);
-	fleet.reader = NULL;
 	fleet.state = FLEET_IDLE;
 	fleet.dirty = true;
 	fleet.joined = false;
-	fleet.info.mark = none;
+	memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
 	fleet.info.node[0] = '\0';
 	publish_identity("");
 	publish_root("");
@@ -252,23 +227,18 @@ fleet_end_session(bool last)
 static void
 submit(FleetState state, Request *op, FleetNode node)
 {
-	char		path[ZNODE_PATH_SIZE + MEMBER_NODE_SIZE];
+	char		path[ZNODE_PATH_SIZE];
 
-	if (node == NODE_ROOT)
-		strlcpy(path, fleet.info.root, sizeof(path));
-	else
-		members_path(fleet.info.root, path);
+	snprintf(path, sizeof(path), "%s%s", fleet.info.root,
+			 node == NODE_ROOT ? "" : "/" MEMBER_DIR);
 	if (node == NODE_OURS)
-	{
-		strlcat(path, "/", sizeof(path));
-		strlcat(path, fleet.info.node, sizeof(path));
-	}
+		op->node = fleet.info.node;
 	if (op->exact)
 		op->group = ++fleet.last_group == 0 ?
 			++fleet.last_group : fleet.last_group;
 	fleet.state = state;
 	op->path = path;
-	session_submit(0, fleet.owner, op);
+	session_submit(fleet.owner, op);
 }
 
 static void
@@ -277,19 +247,6 @@ read_identity(void)
 	Request		op = {.kind = REQUEST_GET};
 
 	submit(FLEET_READING, &op, NODE_DIR);
-}
-
-/* Write a new identity: make %clusters, or set its data. */
-static void
-write_identity(FleetState state, Request *op)
-{
-	uint8		uuid[ZNODE_UUID_BYTES];
-	char		data[MEMBER_SIZE];
-
-	session_make_uuid(uuid);
-	member_write_fleet(uuid, data);
-	op->data = data;
-	submit(state, op, NODE_DIR);
 }
 
 static void
@@ -337,18 +294,13 @@ enter(void)
 	submit(FLEET_ENTERING, &op, NODE_OURS);
 }
 
-/* Read the members, after our own create. */
+/* Our znode is there, with our data. */
 static void
-look(void)
+set_joined(void)
 {
-	char		path[ZNODE_PATH_SIZE];
-
 	fleet.joined = true;
 	fleet.logged_error = 0;
-	fleet.state = FLEET_LOOKING;
-	members_path(fleet.info.root, path);
-	fleet.reader = reader_begin(ZK_QUESTION_FLEET, fleet.owner,
-								path);
+	fleet.state = FLEET_IDLE;
 }
 
 /* ZooKeeper refuses; that affects no lock, except if the chroot is missing. */
@@ -380,28 +332,17 @@ make(int error)
 	if (fleet.made++ == MAX_MADE)
 		give_up(error);
 	else
-		write_identity(FLEET_MAKING, &op);
+		submit(FLEET_MAKING, &op, NODE_DIR);
 }
 
-/* The data of %clusters have been read, or not. */
+/* The stat of %clusters has been read with its data, or not. */
 static void
 on_identity(const RequestAnswer *in)
 {
-	Request		set = {
-		.kind = REQUEST_SET,
-		.has_version = true,
-		.version = in->version
-	};
 	char		id[MEMBER_FLEET_SIZE] = "";
 
-	if (in->result == REQUEST_OK && in->data_len <= 0 && !fleet.named)
-	{
-		fleet.named = true;
-		write_identity(FLEET_NAMING, &set);
-		return;
-	}
 	if (in->result == REQUEST_OK)
-		(void) member_parse_fleet(in->data, in->data_len, id);
+		member_fleet(in->czxid, in->ctime, id);
 	publish_identity(id);
 	if (zklock_acl == ZK_ACL_CREATOR)
 		get_access(FLEET_ASKING, NODE_DIR);
@@ -455,13 +396,15 @@ on_root(const RequestAnswer *in)
 	restrict_access(FLEET_ROOT_CLOSING, NODE_ROOT);
 }
 
-/* Set the data of our znode, which exists. */
+/* Set the data of our znode, which exists, after all acknowledged changes. */
 static void
-write_member(FleetState state)
+write_member(void)
 {
 	Request		set = {.kind = REQUEST_SET,.data = fleet.data};
 
-	submit(state, &set, NODE_OURS);
+	fleet.unmarked = false;
+	fleet.mark_at_ms = zk_now_ms() + status()->timeout / MARKS_PER_TIMEOUT;
+	submit(FLEET_WRITING, &set, NODE_OURS);
 }
 
 /*
@@ -471,55 +414,32 @@ write_member(FleetState state)
 static bool
 note_mark(const RequestAnswer *in)
 {
-	MemberMark	none = {0};
 	bool		later;
 
 	if (strcmp(fleet.info.mark_id, fleet.info.id) != 0)
-		fleet.info.mark = none;
+		memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
 	strlcpy(fleet.info.mark_id, fleet.info.id, sizeof(fleet.info.mark_id));
 	later = member_mark(&fleet.info.mark, in->mzxid, in->czxid, in->version);
 	session_write_fleet(&fleet.info);
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 
-/* The same, as part of joining. */
+/* The answer to the write; returns as note_mark(). */
 static bool
 on_written(const RequestAnswer *in)
 {
 	if (in->result == REQUEST_OK)
 	{
-		look();
+		set_joined();
 		return note_mark(in);
 	}
-	give_up(in->result == REQUEST_NO_NODE ? fleet.error : in->error);
-	return true;
-}
-
-/* Write our znode as it is, after all acknowledged changes. */
-static void
-mark(void)
-{
-	fleet.unmarked = false;
-	fleet.mark_at_ms = zk_now_ms() + status(0)->timeout / MARKS_PER_TIMEOUT;
-	write_member(FLEET_MARKING);
-}
-
-/* The answer to that; returns as note_mark(). */
-static bool
-on_marked(const RequestAnswer *in)
-{
-	if (in->result == REQUEST_OK)
-	{
-		fleet.state = FLEET_IDLE;
-		return note_mark(in);
-	}
-	if (in->result == REQUEST_NO_NODE)
+	if (in->result == REQUEST_NO_NODE && fleet.joined)
 	{
 		fleet.state = FLEET_IDLE;
 		fleet.dirty = fleet.unmarked = true;
 	}
 	else
-		give_up(in->error);
+		give_up(in->result == REQUEST_NO_NODE ? fleet.error : in->error);
 	return true;
 }
 
@@ -528,27 +448,13 @@ on_entered(const RequestAnswer *in)
 {
 	fleet.error = in->error;
 	if (in->result == REQUEST_OK)
-		look();
+		set_joined();
 	else if (in->result == REQUEST_NO_NODE)
 		make(in->error);
 	else if (zklock_acl == ZK_ACL_CREATOR)
 		restrict_access(FLEET_OWNING, NODE_OURS);
 	else
-		write_member(FLEET_WRITING);
-}
-
-static void
-on_looked(const RequestAnswer *in)
-{
-	if (!reader_event(fleet.reader, in))
-		return;
-	if (fleet.reader->unsure)
-		fleet.dirty = true;
-	else
-		fleet_judge(fleet.reader);
-	fleet.state = FLEET_IDLE;
-	reader_free(fleet.reader);
-	fleet.reader = NULL;
+		write_member();
 }
 
 /*
@@ -558,9 +464,9 @@ on_looked(const RequestAnswer *in)
 static bool
 take_answer(const RequestAnswer *in)
 {
-	if (in->result == REQUEST_UNKNOWN && fleet.state != FLEET_LOOKING)
+	if (in->result == REQUEST_UNKNOWN)
 	{
-		if (fleet.state == FLEET_MARKING)
+		if (fleet.joined)
 			fleet.unmarked = true;
 		else
 			fleet.dirty = true;
@@ -583,9 +489,6 @@ take_answer(const RequestAnswer *in)
 			else
 				on_identity(in);
 			break;
-		case FLEET_NAMING:
-			read_identity();
-			break;
 		case FLEET_MAKING:
 			if (in->result == REQUEST_OK)
 				read_identity();
@@ -606,15 +509,10 @@ take_answer(const RequestAnswer *in)
 			on_entered(in);
 			break;
 		case FLEET_OWNING:
-			write_member(FLEET_WRITING);
+			write_member();
 			break;
 		case FLEET_WRITING:
 			return on_written(in);
-		case FLEET_LOOKING:
-			on_looked(in);
-			break;
-		case FLEET_MARKING:
-			return on_marked(in);
 	}
 	return true;
 }
@@ -631,7 +529,7 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
  *		Begin with what the previous worker published.
  *
  * "restored" is called when ZooKeeper proves to have been restored from an
- * older copy; it must end all sessions.
+ * older copy; it must end the session.
  */
 void
 fleet_attach(void (*restored) (void))
@@ -669,7 +567,7 @@ bool
 fleet_is_settled(void)
 {
 	check_promotion();
-	return fleet.state == FLEET_LOOKING || fleet.state == FLEET_MARKING ||
+	return (fleet.state == FLEET_WRITING && fleet.joined) ||
 		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
 }
 
@@ -681,21 +579,22 @@ fleet_run(void)
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	wake_set(WAKE_FLEET, 0);
-	if (!status_is_connected(0) || fleet.state != FLEET_IDLE)
+	if (!status_is_connected() || fleet.state != FLEET_IDLE)
 		return;
 	check_promotion();
 	fleet.unmarked |= session_take_changes();
+	fleet.unmarked |= member_is_missed();
 	if ((!fleet.dirty && !(fleet.unmarked && fleet.joined)) || is_barred())
 		return;
 	if (!fleet.dirty)
 	{
 		if (zk_now_ms() >= fleet.mark_at_ms)
-			mark();
+			write_member();
 		else
 			wake_set(WAKE_FLEET, fleet.mark_at_ms);
 		return;
 	}
-	fleet.dirty = fleet.joined = fleet.named = false;
+	fleet.dirty = fleet.joined = false;
 	fleet.made = 0;
 	compose(fleet.data);
 	if (fleet.info.node[0] == '\0')
@@ -712,99 +611,4 @@ fleet_run(void)
 	}
 	publish_root(zklock_root);
 	read_identity();
-}
-
-static int
-compare_members(const void *a, const void *b)
-{
-	const Member *left = a;
-	const Member *right = b;
-	int			order = strcmp(left->cluster_name, right->cluster_name);
-
-	if (order == 0)
-		order = strcmp(left->host, right->host);
-	return order != 0 ? order : left->port - right->port;
-}
-
-/* Append a line about what does not fit of an instance. */
-static void
-append_misfits(StringInfo buf, const Member *member)
-{
-	const char *separator = ": ";
-
-	if (buf->len > 0)
-		appendStringInfoChar(buf, '\n');
-	if (member->kind == MEMBER_READ)
-		appendStringInfo(buf, "Instance \"%s\" on %s, port %d",
-						 text_for_log(member->cluster_name),
-						 member->words & MEMBER_HOST ?
-						 text_for_log(member->host) : "?", member->port);
-	else
-		appendStringInfoString(buf, "An instance that is not known");
-	for (int i = 0; i < MEMBER_MISFITS; i++)
-	{
-		if (!(member->misfits & (1U << i)))
-			continue;
-		appendStringInfo(buf, "%s%s", separator, member_misfit_text(1 << i));
-		separator = ", ";
-	}
-	appendStringInfoChar(buf, '.');
-}
-
-/* Log what does not fit, if that has changed. */
-static void
-log_misfits(StringInfo misfits)
-{
-	uint32		told = misfits->len == 0 ? 0 :
-	hash_bytes((unsigned char *) misfits->data, misfits->len);
-
-	if (told == fleet.info.told)
-		return;
-	fleet.info.told = told;
-	session_write_fleet(&fleet.info);
-	if (misfits->len == 0)
-		ereport(LOG,
-				(errmsg("the servers that share \"%s\" in ZooKeeper fit together again",
-						fleet.info.root)));
-	else
-		ereport(WARNING,
-				(errmsg("the servers that share \"%s\" in ZooKeeper do not fit together",
-						fleet.info.root),
-				 errdetail_internal("%s", misfits->data),
-				 errhint("zk_fleet() shows all of them.")));
-}
-
-/*
- * fleet_judge
- *		The members have been read: log what does not fit, if that has
- *		changed since it was logged.
- *
- * If our own znode is missing, somebody has removed it: it is created again.
- */
-void
-fleet_judge(const Reader *reader)
-{
-	int			count;
-	Member	   *members = reader_members(reader, &count);
-	StringInfoData misfits;
-	int			nlogged = 0;
-
-	if (fleet.state == FLEET_IDLE && fleet.joined &&
-		!reader_has(reader, fleet.info.node))
-		fleet.dirty = true;
-
-	member_judge(members, count);
-	qsort(members, count, sizeof(Member), compare_members);
-	initStringInfo(&misfits);
-	for (int i = 0; i < count; i++)
-		if (members[i].misfits != 0 && nlogged++ < MAX_LOGGED)
-			append_misfits(&misfits, &members[i]);
-	if (nlogged > MAX_LOGGED)
-		appendStringInfo(&misfits, "\nAnd %d more.", nlogged - MAX_LOGGED);
-	if (reader_left_out(reader) > 0)
-		appendStringInfo(&misfits, "%s%d znodes have not been read.",
-						 misfits.len > 0 ? "\n" : "", reader_left_out(reader));
-	log_misfits(&misfits);
-	pfree(misfits.data);
-	pfree(members);
 }

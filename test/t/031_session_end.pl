@@ -94,22 +94,27 @@ value($a, q{
 		RETURN 7500;
 	END $$});
 
-# The same, most of them by few calls.
-my $fill = q{
-	SELECT zk_lock_all(array_agg(long_name(i)), session => true)
-	  FROM generate_series(1, 3000) i GROUP BY i % 60;
-	SELECT fill(3001)};
-
 # A session of its own that holds as many locks as may be.
 sub filler
 {
-	my ($sql) = @_;
+	my ($first) = @_;
 	my $holder = ZkSession->new($a);
-	my $held = ($holder->run_ok($sql, 'locks are taken') =~ /(\d+)\s*$/)[0];
+	my $held = ($holder->run_ok("SELECT fill($first)", 'locks are taken') =~ /(\d+)\s*$/)[0];
 
 	cmp_ok(path_bytes(), '<=', $bound, "the bound is kept by $held locks");
 	cmp_ok(path_bytes(), '>', $bound - 400, 'and is reached');
 	return ($holder, $held);
+}
+
+# The same, but most of them are held by others, who take them side by side.
+sub fillers
+{
+	my @others = map { ZkSession->new($a) } (1 .. 20);
+
+	$others[$_]->send("SELECT zk_lock(long_name(i), session => true) FROM generate_series(" . ($_ + 1) . ", 3000, 20) i")
+	  for (0 .. $#others);
+	is($_->result->{sqlstate}, undef, 'others take their share') for @others;
+	return (filler(3001), @others);
 }
 
 #
@@ -120,7 +125,7 @@ my $node = $foreign->lock(lock_dir('before'));
 my $waiter = waiter($a, 'before', 2);
 wait_contenders($zk, 'before', 2);
 
-my ($holder, $held) = filler('SELECT fill(1)');
+my ($holder, $held) = filler(1);
 my $refused = value($a, 'SELECT sqlstate, message, detail, hint FROM refused');
 like($refused,
 	qr/^53200\|no room for lock "z{243}0\d+" in the ZooKeeper session\|.* for \d+ locks, take \d+ of $bound bytes.*\|.*shorter names/,
@@ -165,13 +170,13 @@ is(path_bytes(), 0, 'the new session has no nodes');
 # The session expires: the worker stands still for longer
 #
 
-($holder, $held) = filler($fill);
+($holder, $held, my @others) = fillers();
 my $worker = worker_of($a);
 stop_process($worker);
 wait_ephemerals(0);
 kill 'CONT', $worker;
 all_serve('after a session has expired');
-$holder->quit;
+$_->quit for ($holder, @others);
 poll_until(sub { wait_connected($a) && path_bytes() == 0 }, 'a session without nodes');
 
 #
@@ -184,7 +189,7 @@ $a->poll_query_until('postgres', "SELECT setting <> '0' FROM pg_settings WHERE n
 value($a, q{SELECT zk_lock_all(array_agg('retained' || i)) FROM generate_series(1, 1000) i GROUP BY i % 20});
 wait_ephemerals(1000);
 my $before = $held;
-($holder, $held) = filler($fill);
+($holder, $held, @others) = fillers();
 is($held, $before, 'until others need the room');
 
 #
@@ -195,7 +200,7 @@ is($held, $before, 'until others need the room');
 my $expired = expired();
 cmp_ok($expired, '>', 0, 'servers log what expires');
 $a->stop('fast');
-$holder->quit;
+$_->quit for ($holder, @others);
 wait_ephemerals(0);
 is(expired(), $expired, 'after a fast shutdown nothing is left, and nothing had to expire');
 all_serve('after a fast shutdown');

@@ -45,22 +45,17 @@ sub names
 	return \@names;
 }
 
-# Take and release each of the locks once, some together.  Returns how often
-# which kind of request was sent for that.
+# Take and release each of the locks once.  Returns how often which kind of
+# request was sent for that.
 sub cycle
 {
 	my ($names) = @_;
-	my @left = @$names;
 	my $before = $proxy->requests('a-0');
 	my $now;
 
-	# a call is over before the worker looks after its owners
-	while (my @some = splice @left, 0, 100)
-	{
-		$node->safe_psql('postgres',
-			"SELECT zk_lock_all(ARRAY[" . join(',', map { "'$_'" } @some) . '])');
-		$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
-	}
+	# each by itself: the worker looks after an owner that stays, which is a read
+	$node->safe_psql('postgres', join '', map { "SELECT zk_lock('$_');\n" } @$names);
+	$node->poll_query_until('postgres', 'SELECT slots = 0 FROM zk_stat');
 	$now = $proxy->requests('a-0');
 	return { map { $_ => $now->{$_} - ($before->{$_} // 0) } keys %$now };
 }

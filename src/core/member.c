@@ -306,16 +306,19 @@ member_fleet(int64_t czxid, int64_t ctime, char fleet[MEMBER_FLEET_SIZE])
  * because it was restored from an older copy.  A server that lags proves
  * nothing, but it acknowledges no write before it has caught up.  A restored
  * ensemble may begin an epoch with a higher zxid; then the version of the data
- * is too low.  The version counts all writes, including those of other
- * clients, and starts again after the highest number.
+ * is too low, or the znode is a new one, since the copy had none.  The version
+ * counts all writes, including those of other clients, and starts again after
+ * the highest number.  Nobody but its instance has reason to remove a znode;
+ * whoever does has the session ended as well.
  */
 bool
 member_mark(MemberMark *mark, int64_t zxid, int64_t czxid, int32_t version)
 {
 	bool		later = zxid > mark->zxid;
 
-	if (czxid == mark->czxid &&
-		(int32_t) ((uint32_t) version - (uint32_t) mark->version) <= 0)
+	if (czxid != mark->czxid)
+		later = later && mark->czxid == 0;
+	else if ((int32_t) ((uint32_t) version - (uint32_t) mark->version) <= 0)
 		later = false;
 	mark->zxid = zxid;
 	mark->czxid = czxid;

@@ -479,6 +479,7 @@ take_answer(const RequestAnswer *in)
 			break;
 		case FLEET_LEAVING:
 			fleet.info.root_set = false;
+			memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
 			publish_root("");
 			fleet.state = FLEET_IDLE;
 			fleet.dirty = true;

@@ -1530,7 +1530,7 @@ check_disturb(int64_t us)
 		disturbed_until = until;
 }
 
-/* Requests fail for so long, since directories go. */
+/* Requests fail for so long, since directories go or names are resolved. */
 void
 check_slow(int64_t us)
 {

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "check.h"
 #include "process.h"
 #include "schedule.h"
 #include "zookeeper.h"
@@ -528,6 +529,7 @@ static void
 lose_connection(zhandle_t *zh, int reason)
 {
 	bool		was_connected = zh->state == ZOO_CONNECTED_STATE;
+	int64_t		resolve_us;
 
 	log_line(zh, reason == ZSESSIONEXPIRED ? "the session has expired" :
 			 reason == ZOPERATIONTIMEOUT ? "timed out" : "lost the connection");
@@ -544,7 +546,9 @@ lose_connection(zhandle_t *zh, int reason)
 		return;
 	zh->state = ZOO_NOTCONNECTED_STATE;
 	zh->next_address++;
-	schedule_attempt(zh, sim_between(0, instance_resolver(zh->instance)) +
+	resolve_us = sim_between(0, instance_resolver(zh->instance));
+	check_slow(resolve_us);
+	schedule_attempt(zh, resolve_us +
 					 (zh->next_address % zh->norder == 0 ?
 					  zh->timeout_ms * INT64_C(1000) / 60 : 100));
 }
@@ -842,7 +846,10 @@ zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout,
 	zh->process = sim_process();
 	zh->instance = sim_instance();
 	if (instance_resolver(zh->instance) > 0)
+	{
+		check_slow(instance_resolver(zh->instance));
 		sim_sleep(instance_resolver(zh->instance));
+	}
 	zh->state = ZOO_NOTCONNECTED_STATE;
 	zh->watcher = fn;
 	zh->context = context;

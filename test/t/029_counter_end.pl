@@ -189,7 +189,6 @@ is($foreign->position($second), 0, 'part 2: the other client has the lock');
 ok($zk->set_counter(lock_dir('mutex'), $late + 100), 'part 2: the counter goes on');
 my $third = $foreign->enqueue(lock_dir('mutex'));
 is(notes(2), 0, 'part 2: and nobody else');
-my $before = renewals();
 $foreign->unlock($second);
 is( sql($a, "SELECT zk_try_lock('mutex', session => true)")->{out},
 	'f', 'part 2: who tries does not get it');
@@ -202,7 +201,7 @@ is(notes(2), 0, 'part 2: nobody takes the lock from the last of them');
 next_worker($b);
 $foreign->unlock($third);
 end_sections(2, @benches);
-cmp_ok(renewals(), '>', $before, 'part 2: the directory has started over');
+# by one of them, or ZooKeeper has collected it
 my $holder = holder($a, 'mutex');
 cmp_ok(number_of(wait_contenders($zk, 'mutex', 1)), '<', $late, 'part 2: numbers are small again');
 $holder->run('COMMIT');

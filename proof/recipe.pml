@@ -11,8 +11,9 @@
  * Numbers are late from LATE on, and end at LAST: the counter then gives LAST
  * again and again.  Creates have no bound: since the directory is made again,
  * there are finitely many states.  For progress, the pause of a contender with a
- * late number is longer than the requests of the others take.  Each instance loses its connection at most
- * LOSSES times; then its request is carried out, or not, or later.
+ * late number is longer than the requests of the others take.  Each instance
+ * loses its connection at most LOSSES times; then its request is carried out, or
+ * not, or later.
  *
  * TRACE: a trace of the code is followed (proof/traces.py).  Of the steps that it
  * shows, only its next one may be taken; the others may be taken at any time.
@@ -90,6 +91,7 @@ byte losses[N];
 /* For progress: nobody else is about to leave with a late number. */
 #ifdef PROGRESS
 #define HURRIES(c)	(state[c] == ASIDE || state[c] == RMDIR || \
+					 (state[c] == READ && node[c] >= LATE) || \
 					 (state[c] == CREATE && (phase[c] == OK || creates >= LATE)))
 #if N > 2
 #define PAUSED	(!HURRIES(0) && !HURRIES(1) && !HURRIES(2))
@@ -107,7 +109,6 @@ byte losses[N];
 					 (state[c] == IDLE && left[c] != NONE))
 
 byte i;							/* in atomic steps only */
-bool late;						/* the same */
 
 #ifdef TRACE
 /* An event that is seen must be the trace's next one; if not, all stops. */
@@ -209,43 +210,35 @@ inline find_place(c)
 	i = 0
 }
 
-/* own(); the lock has one owner at a time. */
+/* own(), step_aside(); the lock has one owner at a time. */
 inline own(c)
 {
-	printf("c%d owns the lock with number %d\n", c, NUMBER(node[c]));
-	i = 0;
-	do
-	:: i < N -> assert(i == c || state[i] != OWNER); i++
-	:: else -> break
-	od;
-	i = 0;
-	see(OWNS, c, NUMBER(node[c]));
-	to(c, OWNER)
+	if
+#ifndef DROP_LATE
+	:: node[c] >= LATE ->
+		printf("c%d's number %d is late: it leaves\n", c, NUMBER(node[c]));
+		to(c, ASIDE)
+#endif
+	:: else ->
+		printf("c%d owns the lock with number %d\n", c, NUMBER(node[c]));
+		i = 0;
+		do
+		:: i < N -> assert(i == c || state[i] != OWNER); i++
+		:: else -> break
+		od;
+		i = 0;
+		see(OWNS, c, NUMBER(node[c]));
+		to(c, OWNER)
+	fi
 }
 
 /* evaluate() */
 inline evaluate(c)
 {
 	if
-	:: ahead[c] == 0 -> own(c)
+	:: ahead[c] == 0 || UNORDERED(node[c]) -> own(c)
 	:: else -> to(c, WATCH)
 	fi
-}
-
-/* step_aside(), or what a number that is not late leads to */
-inline unless_late(c)
-{
-#ifdef DROP_LATE
-	late = false
-#else
-	late = node[c] >= LATE;
-	if
-	:: late ->
-		printf("c%d's number %d is late: it leaves\n", c, NUMBER(node[c]));
-		to(c, ASIDE)
-	:: else
-	fi
-#endif
 }
 
 /* The contender is gone: end(). */
@@ -329,17 +322,15 @@ proctype Contender(byte c) ON_TRACE
 	:: atomic { state[c] == CREATE && phase[c] == OK ->
 		node[c] = found[c];
 		found[c] = 0;
-		unless_late(c);
 		if
 		:: !wanted[c] -> last[c] = 0; to(c, LEAVE)
-		:: wanted[c] && late -> last[c] = 0
 #ifdef DROP_EXACT_NUMBER
-		:: wanted[c] && !late && (node[c] == 0 || (left[c] != NONE && node[c] > left[c])) ->
+		:: wanted[c] && (node[c] == 0 || (left[c] != NONE && node[c] > left[c])) ->
 #else
 #ifdef DROP_ASK_AT_ANSWER
-		:: wanted[c] && !late && (node[c] == 0 || (last[c] != NONE && node[c] == last[c] + 1)) ->
+		:: wanted[c] && (node[c] == 0 || (last[c] != NONE && node[c] == last[c] + 1)) ->
 #else
-		:: wanted[c] && !late && (node[c] == 0 || (left[c] != NONE && node[c] == left[c] + 1)) ->
+		:: wanted[c] && (node[c] == 0 || (left[c] != NONE && node[c] == left[c] + 1)) ->
 #endif
 #endif
 			printf("c%d reads nothing: number %d tells that nobody is ahead\n", c, NUMBER(node[c]));
@@ -385,14 +376,12 @@ proctype Contender(byte c) ON_TRACE
 			printf("server: c%d searches, and finds number %d\n", c, NUMBER(i));
 			node[c] = i;
 			found[c] = 0;
-			unless_late(c);
-			if
+				if
 			:: !wanted[c] -> to(c, LEAVE)
-			:: wanted[c] && late
 #ifdef DROP_EVALUATE_FOUND
-			:: wanted[c] && !late -> own(c)
+			:: wanted[c] -> own(c)
 #else
-			:: wanted[c] && !late -> find_place(c); evaluate(c)
+			:: wanted[c] -> find_place(c); evaluate(c)
 #endif
 			fi
 		fi;
@@ -500,15 +489,13 @@ proctype Contender(byte c) ON_TRACE
 		last[c] = node[c];
 		node[c] = found[c];
 		found[c] = 0;
-		unless_late(c);
 		if
 		:: !wanted[c] -> to(c, LEAVE)
-		:: wanted[c] && late
 #ifdef DROP_REQUEUED_NUMBER
-		:: wanted[c] && !late -> own(c)
+		:: wanted[c] -> own(c)
 #else
-		:: wanted[c] && !late && NUMBER(node[c]) == NUMBER(last[c]) + 1 -> own(c)
-		:: wanted[c] && !late && NUMBER(node[c]) != NUMBER(last[c]) + 1 -> to(c, READ)
+		:: wanted[c] && NUMBER(node[c]) == NUMBER(last[c]) + 1 -> own(c)
+		:: wanted[c] && NUMBER(node[c]) != NUMBER(last[c]) + 1 -> to(c, READ)
 #endif
 		fi;
 		last[c] = 0

@@ -46,7 +46,6 @@
 #define OUR_PREFIX	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-"
 #define OUR_FIRST \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-lock-0000000000"
-#define OUR_LATE	OUR_PREFIX "2000000000"
 #define OUR_READER \
 	"_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__0000000005"
 #define READER_PREFIX "_c_0123456f-89ab-4def-8edc-ba9876543210-__READ__"
@@ -102,6 +101,8 @@ typedef enum Situation
 	AT_OWNER_SET_IN_USE,			/* has told that it does need the lock */
 	AT_LEAVING,
 	AT_LEAVING_REFUSED,			/* the delete was refused */
+	AT_READING_LATE,			/* our number is late, */
+	AT_READING_UNORDERED,		/* or the last one */
 	AT_LATE,					/* the deletes are out */
 	AT_LATE_DELETED,			/* that of our node is not */
 	AT_LATE_AGAIN,				/* the same, not for the first time */
@@ -119,8 +120,9 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_LATE,
-	RECIPE_LATE, RECIPE_LATE, RECIPE_LATE, RECIPE_LATE
+	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING,
+	RECIPE_READING, RECIPE_LATE, RECIPE_LATE, RECIPE_LATE, RECIPE_LATE,
+	RECIPE_LATE
 };
 
 /*
@@ -146,6 +148,8 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_OWNER_RETAINING_ALONE] = AT_OWNER_RETAINING,
 	[AT_OWNER_RETAINING_CONTENDED] = AT_OWNER_CONTENDED,
 	[AT_OWNER_SET_IN_USE] = AT_OWNER_CONTENDED,
+	[AT_READING_LATE] = AT_READING,
+	[AT_READING_UNORDERED] = AT_READING_LATE,
 	[AT_LATE_DELETED] = AT_LATE,
 	[AT_LATE_AGAIN] = AT_LATE,
 	[AT_LATE_UNORDERED] = AT_LATE,
@@ -170,7 +174,6 @@ typedef enum Input
 	IN_CREATE_OK,
 	IN_CREATE_NEXT,				/* the same, and that number owns the lock */
 	IN_CREATE_FIRST,			/* its number is 0 */
-	IN_CREATE_LATE,				/* it is the first that is late */
 	IN_CREATE_ODD,				/* succeeded, with a name that cannot be */
 	IN_CREATE_UNKNOWN,
 	IN_CREATE_NO_NODE,
@@ -288,7 +291,6 @@ static const struct
 	[IN_CREATE_NEXT] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OURS,
 	.next = 5},
 	[IN_CREATE_FIRST] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_FIRST},
-	[IN_CREATE_LATE] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_LATE},
 	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_PREFIX},
 	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, REQUEST_UNKNOWN},
 	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, REQUEST_NO_NODE},
@@ -1022,28 +1024,27 @@ static const Transition transitions[] = {
 		AT_WATCHING_OF_TWO, IN_WATCH_CONTAINER, RECIPE_READING,
 	"unwatch(second) children", RECIPE_REPORT_PERSISTENT, 0},
 
-	{"ENTERING: create ok, late -> LATE: delete, rmdir",
-		AT_ENTERING, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
-	RECIPE_REPORT_CREATED, 0},
-	{"ENTERING: create ok, late, after mkdir -> LATE: delete, rmdir",
-		AT_ENTERING_MKDIR, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
-	RECIPE_REPORT_CREATED, 0},
-	{"ENTERING: create ok, late, after mkdirs -> LATE: delete, rmdir",
-		AT_ENTERING_MKDIRS, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
-	RECIPE_REPORT_CREATED, 0},
-	{"ENTERING: create ok, late, though mkdirs failed -> LATE: delete, rmdir",
-		AT_ENTERING_IN_VAIN, IN_CREATE_LATE, RECIPE_LATE, "delete(late) rmdir",
-	RECIPE_REPORT_CREATED, 0},
-	{"CANCELLING: create ok, late -> LEAVING: delete",
-		AT_CANCELLING, IN_CREATE_LATE, RECIPE_LEAVING, "delete(late)",
-	RECIPE_REPORT_CREATED, 0},
+	{"READING: children ok, late, nobody excludes us -> LATE: delete, rmdir",
+		AT_READING_LATE, IN_ALONE, RECIPE_LATE, "delete rmdir", 0, 0},
+	{"READING: children ok, late, one without order -> LATE: delete, rmdir",
+		AT_READING_LATE, IN_UNORDERED, RECIPE_LATE, "delete rmdir", 0, 0},
+	{"READING: children ok, late, two do -> WATCHING: watch; late",
+		AT_READING_LATE, IN_SECOND, RECIPE_WATCHING, "watch(later)",
+	RECIPE_REPORT_QUEUED | RECIPE_REPORT_LATE, 0},
+	{"READING: children ok, late, two others do -> WATCHING: watch; late",
+		AT_READING_LATE, IN_THIRD, RECIPE_WATCHING, "watch(second)",
+	RECIPE_REPORT_QUEUED | RECIPE_REPORT_LATE, 0},
+	{"READING: children ok, no order, two do -> LATE: delete, rmdir",
+		AT_READING_UNORDERED, IN_SECOND, RECIPE_LATE, "delete rmdir", 0, 0},
+	{"READING: children ok, no order, two others do -> LATE: delete, rmdir",
+		AT_READING_UNORDERED, IN_THIRD, RECIPE_LATE, "delete rmdir", 0, 0},
 
 	{"LATE: delete ok -> LATE, deleted",
 		AT_LATE, IN_DELETE_OK, RECIPE_LATE, "", 0, 0},
 	{"LATE: delete no node -> LATE, deleted",
 		AT_LATE, IN_DELETE_NO_NODE, RECIPE_LATE, "", 0, 0},
 	{"LATE: delete unknown -> LATE: delete, rmdir",
-		AT_LATE, IN_DELETE_UNKNOWN, RECIPE_LATE, "delete(late) rmdir", 0, 0},
+		AT_LATE, IN_DELETE_UNKNOWN, RECIPE_LATE, "delete rmdir", 0, 0},
 	{"LATE: release, deleted -> NONE: gone",
 		AT_LATE_DELETED, IN_RELEASE, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"LATE: delete refused -> LEAVING: failed, left behind",
@@ -1056,7 +1057,7 @@ static const Transition transitions[] = {
 		AT_LATE, IN_RMDIR_NO_NODE, RECIPE_ENTERING, "mkdir create children",
 	0, 0},
 	{"LATE: rmdir unknown -> LATE: delete, rmdir",
-		AT_LATE, IN_RMDIR_UNKNOWN, RECIPE_LATE, "delete(late) rmdir", 0, 0},
+		AT_LATE, IN_RMDIR_UNKNOWN, RECIPE_LATE, "delete rmdir", 0, 0},
 	{"LATE: rmdir refused, not empty -> LATE, aside: queued, late",
 		AT_LATE, IN_RMDIR_NOT_EMPTY, RECIPE_LATE, "",
 	RECIPE_REPORT_QUEUED | RECIPE_REPORT_LATE, 0},
@@ -1129,8 +1130,6 @@ describe_ops(const RecipeOutput *out)
 					node = NULL;
 				else if (strcmp(node, OUR_FIRST) == 0)
 					node = "0";
-				else if (strcmp(node, OUR_LATE) == 0)
-					node = "late";
 				else if (strcmp(node, ORPHAN(6)) == 0)
 					node = "6";
 				else if (strcmp(node, ORPHAN(7)) == 0)
@@ -1289,12 +1288,15 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_LEAVING] = {IN_WANT, IN_CREATE_OK, IN_RELEASE},
 		[AT_LEAVING_REFUSED] = {IN_WANT, IN_CREATE_OK, IN_RELEASE,
 		IN_DELETE_REFUSED},
-		[AT_LATE] = {IN_WANT, IN_CREATE_LATE},
-		[AT_LATE_DELETED] = {IN_WANT, IN_CREATE_LATE, IN_DELETE_OK},
-		[AT_LATE_AGAIN] = {IN_WANT, IN_CREATE_LATE, IN_DELETE_OK, IN_RMDIR_NOT_EMPTY,
-		IN_RETRY, IN_CREATE_LATE},
-		[AT_LATE_UNORDERED] = {IN_WANT, IN_CREATE_LATE},
-		[AT_LATE_ASIDE] = {IN_WANT, IN_CREATE_LATE, IN_DELETE_OK, IN_RMDIR_NOT_EMPTY}
+		[AT_READING_LATE] = {IN_WANT, IN_CREATE_OK},
+		[AT_READING_UNORDERED] = {IN_WANT, IN_CREATE_OK},
+		[AT_LATE] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_LATE_DELETED] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_DELETE_OK},
+		[AT_LATE_AGAIN] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_DELETE_OK,
+		IN_RMDIR_NOT_EMPTY, IN_RETRY, IN_CREATE_OK, IN_ALONE},
+		[AT_LATE_UNORDERED] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_LATE_ASIDE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_DELETE_OK,
+		IN_RMDIR_NOT_EMPTY}
 	};
 	RecipeOutput out;
 
@@ -1310,10 +1312,14 @@ bring_to(Recipe *recipe, Situation situation)
 	if (situation == AT_NONE)
 		return;
 	for (size_t i = 0; i < lengthof(ways[0]); i++)
+	{
 		if (i == 0 || ways[situation][i] != IN_WANT)
 			give(recipe, ways[situation][i], &out);
-	if (situation == AT_LATE_UNORDERED)
-		recipe->sequence = INT32_MAX;
+		if (situation >= AT_READING_LATE && ways[situation][i] == IN_CREATE_OK)
+			recipe->sequence = situation == AT_LATE_UNORDERED ||
+				situation == AT_READING_UNORDERED ?
+				INT32_MAX : ZNODE_LATE_SEQUENCE;
+	}
 	if (situation == AT_ENTERING_IN_VAIN || situation == AT_SEARCHING_IN_VAIN)
 		give_mkdirs_refused(recipe, &out);
 	if (situation == AT_SEARCHING_IN_VAIN)
@@ -1361,15 +1367,14 @@ check_line(Situation at, const Transition *line)
 	assert_int_equal(out.error, line->error);
 	if (out.report & RECIPE_REPORT_CREATED)
 		assert_string_equal(recipe.node, line->input == IN_CREATE_FIRST ?
-							OUR_FIRST :
-							line->input == IN_CREATE_LATE ? OUR_LATE :
-							line->input == IN_REQUEUE_NEXT ? ORPHAN(6) :
+							OUR_FIRST : line->input == IN_REQUEUE_NEXT ? ORPHAN(6) :
 							line->input == IN_REQUEUE_BEHIND ? ORPHAN(7) :
 							OURS);
 	if (out.report & RECIPE_REPORT_TOKEN)
 		assert_true(out.token == TOKEN);
 	if ((out.report & RECIPE_REPORT_QUEUED) && recipe.state != RECIPE_LATE)
-		assert_int_equal(recipe.blockers, line->input == IN_THIRD ? 2 : 1);
+		assert_int_equal(recipe.blockers, line->input == IN_THIRD ||
+						 at == AT_READING_LATE ? 2 : 1);
 	if (out.report & RECIPE_REPORT_GRANTED)
 		assert_int_equal(recipe.blockers, 0);
 	/* a delete that is to be retried is one that was refused last */
@@ -2550,8 +2555,8 @@ test_check_writers(void **state)
 		{5, W(0000000004), RECIPE_REPORT_NO_WRITER},
 		{5, "leaves", RECIPE_REPORT_NO_WRITER},
 		{5, R(1999999999), RECIPE_REPORT_NO_WRITER},
-		{5, R(2000000000), RECIPE_REPORT_NO_WRITER},
-		{5, R(-2147483648), RECIPE_REPORT_NO_WRITER},
+		{5, R(2000000000), RECIPE_REPORT_WRITER},
+		{5, R(-2147483648), RECIPE_REPORT_WRITER},
 		{5, W(-2147483648), RECIPE_REPORT_WRITER},
 		{1999999999, W(2147483647), RECIPE_REPORT_WRITER}
 	};
@@ -2725,7 +2730,7 @@ test_watch_queue(void **state)
 		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_REPORT_ALONE},
-		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_ALONE},
+		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED}
 	};
 

@@ -356,13 +356,21 @@ describe_clients(void)
  *-------------------------------------------------------------------------
  */
 
+/* Does a node with this number count as a reader?  Not if that is late. */
+static bool
+is_reader(bool shared, int32_t sequence)
+{
+	return shared && !znode_is_late(sequence);
+}
+
 /* Does a node stand behind a contender that excludes it? */
 static bool
 stands_behind(const ModelNode *node, const Recipe *recipe)
 {
 	return node->contender &&
 		znode_before(recipe->sequence, node->sequence) &&
-		!(recipe->kind == ZNODE_READER && node->shared);
+		!(recipe->kind == ZNODE_READER &&
+		  is_reader(node->shared, node->sequence));
 }
 
 /* Does a node stand ahead of one, and exclude it? */
@@ -370,7 +378,7 @@ static bool
 stands_ahead(const ModelNode *node, int32_t sequence, bool shared)
 {
 	return node->contender && znode_before(node->sequence, sequence) &&
-		!(shared && node->shared);
+		!(is_reader(shared, sequence) && node->shared);
 }
 
 /* Nobody who queues is missed: the news is there, or on its way. */
@@ -927,7 +935,7 @@ only_owners_exclude(const Client *client, const ModelEntry *entry)
 
 			if (first->contender && !has_uuid_of(first, client) &&
 				znode_before(first->sequence, other->sequence) &&
-				!(first->shared && other->shared))
+				!(first->shared && is_reader(other->shared, other->sequence)))
 				return false;
 		}
 	}
@@ -1060,7 +1068,7 @@ hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 		const ModelNode *other = &model->nodes[entry->children[i]];
 
 		if (other->contender &&
-			!other->shared &&
+			!is_reader(other->shared, other->sequence) &&
 			znode_before(client->recipe.sequence, other->sequence))
 			report = RECIPE_REPORT_WRITER;
 	}
@@ -2787,7 +2795,7 @@ check_owner_tally(const Mix *mix, const Tally *before,
 		assert_true(tally.gave_way > before->gave_way + 20);
 		assert_true(tally.set_in_use > before->set_in_use + 100);
 		assert_true(tally.told_retained > before->told_retained + 100);
-		/* who is late does not wait for anybody */
+		/* who has no order does not wait for anybody */
 		assert_true(tally.retained_in_vain > before->retained_in_vain +
 					(mix->end ? 40 : 100));
 		assert_true(tally.retained_granted > before->retained_granted +

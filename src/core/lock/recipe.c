@@ -39,11 +39,12 @@
  * that an owner may requeue in one step.
  *
  * Numbers from ZNODE_LATE_SEQUENCE on are late: the counter of the directory
- * comes to its end.  A contender with a late number never owns the lock, and
- * does not wait for its turn: it deletes its node, and the directory, if that
- * is empty then.  If others are in it, the contender comes again when it is
- * asked to retry, and has lost its place.  So whoever has a number that is not
- * late precedes all that are late and all without order.
+ * comes to its end.  A contender with a late number never owns the lock.  It
+ * waits as others do, but counts as a writer.  When its turn has come, it deletes its node, and the directory, if that is empty then.  If
+ * others are in it, the contender comes again when it is asked to retry, and
+ * has lost its place; they do the same, so that the directory becomes empty.
+ * A contender without order waits for nobody.  So whoever has a number that is
+ * not late precedes all that are late and all without order.
  *
  * The invariants of each state, between steps.  An operation without an answer
  * yet is "out"; a read or watch that is out has the latest serial number.  A
@@ -72,9 +73,9 @@
  *				the previous node.
  *	LEAVING		Our node, "node", may be there.  A delete is out, or was
  *				refused.
- *	LATE		Our number is late.  The delete of our node is out, unless it is
- *				"deleted", and behind it that of the directory, unless "aside":
- *				others were in it.
+ *	LATE		Our number is late, and our turn had come.  The delete of our
+ *				node is out, unless it is "deleted", and behind it that of the
+ *				directory, unless "aside": others were in it.
  *
  * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not
  * wanted (CANCELLING, ABANDONING, LEAVING).  "predecessor" may be left over in
@@ -90,8 +91,7 @@
  *
  *	NONE		want -> ENTERING: create, children
  *				want, likely to own the lock unread -> ENTERING: create
- *	ENTERING	create ok, number late -> LATE: delete, rmdir
- *				create ok, number 0 or the next -> as READING, none excludes us
+ *	ENTERING	create ok, number 0 or the next -> as READING, none excludes us
  *				create ok -> READING (the children are on their way)
  *				create ok, and no read is behind it -> READING: children
  *				create unknown -> SEARCHING: search
@@ -114,7 +114,6 @@
  *				  search
  *	SEARCHING	children ok, the node before a requeue among them ->
  *				  REQUEUEING: requeue
- *				children ok, our node among them, late -> LATE: delete, rmdir
  *				children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
  *				children unknown -> SEARCHING: search
@@ -127,7 +126,11 @@
  *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
  *				  answer to the create had the token -> OWNER: token
- *				children ok, somebody does -> WATCHING: watch the last of them
+ *				children ok, somebody does -> WATCHING: watch the last of them;
+ *				  the first time that our number is late: late
+ *				in place of OWNER, here and below, if our number is late, and
+ *				  in place of WATCHING, if it has no order -> LATE: delete,
+ *				  rmdir
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
  *				  failed, mixed
@@ -177,8 +180,7 @@
  *				set unknown -> OWNER: set
  *				requeue, if we are exclusive -> REQUEUEING: requeue
  *				release -> LEAVING: delete
- *	REQUEUEING	requeue ok, number late -> LATE: delete, rmdir
- *				requeue ok, the next number -> as READING, nobody excludes us
+ *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
  *				requeue ok -> READING: children
  *				requeue unknown -> SEARCHING: search
  *				requeue no node -> ENTERING: as new
@@ -422,7 +424,31 @@ stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
 }
 
 /*
- * We own the lock.  The stat gets the token, and checks that our node still
+ * Our number is late, and our turn has come: leave, and delete the directory if
+ * nobody else is in it.
+ */
+static void
+step_aside(Recipe *recipe, RecipeOutput *out)
+{
+	forget_predecessor(recipe);
+	send_op(out, REQUEST_DELETE, recipe->node, next_serial(recipe));
+	send_op(out, REQUEST_RMDIR, NULL, recipe->serial);
+	recipe->refused = false;
+	recipe->deleted = recipe->aside = false;
+	recipe->state = RECIPE_LATE;
+}
+
+/* Others are ahead of our late number, or in its directory. */
+static void
+report_late(Recipe *recipe, RecipeOutput *out)
+{
+	if (!recipe->was_late)
+		out->report |= RECIPE_REPORT_LATE;
+	recipe->was_late = true;
+}
+
+/*
+ * We own the lock, unless our number is late.  The stat gets the token, and checks that our node still
  * exists in our session.  If the answer to a create of this session has just
  * shown our node in the queue, only the token may be missing, which a stat of
  * any node created with ours has, too.
@@ -430,6 +456,11 @@ stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
 static void
 own(Recipe *recipe, RecipeOutput *out, bool seen)
 {
+	if (znode_is_late(recipe->sequence))
+	{
+		step_aside(recipe, out);
+		return;
+	}
 	forget_predecessor(recipe);
 	recipe->blockers = 0;
 	recipe->writer_check = 0;
@@ -479,18 +510,6 @@ fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned report, int error)
 	out->report |= report | RECIPE_REPORT_FAILED;
 	out->error = error;
 	leave(recipe, out);
-}
-
-/* Our number is late: leave, and delete the directory if nobody else is in it. */
-static void
-step_aside(Recipe *recipe, RecipeOutput *out)
-{
-	forget_predecessor(recipe);
-	send_op(out, REQUEST_DELETE, recipe->node, next_serial(recipe));
-	send_op(out, REQUEST_RMDIR, NULL, recipe->serial);
-	recipe->refused = false;
-	recipe->deleted = recipe->aside = false;
-	recipe->state = RECIPE_LATE;
 }
 
 static void
@@ -560,6 +579,13 @@ is_semaphore_part(const char *child)
 		strcmp(child, ZNODE_PERMITS_DIR) == 0;
 }
 
+/* Does a contender wait for all that are ahead, and all behind for it? */
+static bool
+is_writer(bool shared, int32_t sequence)
+{
+	return !shared || znode_is_late(sequence);
+}
+
 /* Our place in the queue, by a list of children. */
 typedef struct QueuePlace
 {
@@ -579,7 +605,7 @@ note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 {
 	if (place->ahead++ == 0 || znode_before(contender->sequence, place->first))
 		place->first = contender->sequence;
-	if (!contender->shared)
+	if (is_writer(contender->shared, contender->sequence))
 		place->writers++;
 	else if (place->shared)
 		return;
@@ -642,7 +668,9 @@ only_owners_exclude(const QueuePlace *place)
 static bool
 find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	QueuePlace	place = {.shared = recipe->kind == ZNODE_READER};
+	QueuePlace	place = {
+		.shared = !is_writer(recipe->kind == ZNODE_READER, recipe->sequence)
+	};
 
 	recipe->blockers = 0;
 	recipe->unsure = true;
@@ -673,9 +701,13 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 	else if (recipe->blockers == 0)
 		own(recipe, out, true);
+	else if (znode_is_unordered(recipe->sequence))
+		step_aside(recipe, out);
 	else
 	{
 		watch(recipe, out);
+		if (znode_is_late(recipe->sequence))
+			report_late(recipe, out);
 		if (recipe->retained_ahead)
 			recipe->unsure = false;
 		else if (!recipe->unsure)
@@ -749,9 +781,7 @@ owns_by_number(const Recipe *recipe, int32_t next)
 static void
 on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (znode_is_late(recipe->sequence))
-		step_aside(recipe, out);
-	else if (owns_by_number(recipe, in->next))
+	if (owns_by_number(recipe, in->next))
 	{
 		/* the read behind the create does not count */
 		if (!recipe->unread)
@@ -850,8 +880,6 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				if (!wanted)
 					leave(recipe, out);
-				else if (znode_is_late(recipe->sequence))
-					step_aside(recipe, out);
 				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
 					own(recipe, out, false);
 				else
@@ -900,8 +928,6 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 				break;
 			if (!wanted)
 				leave(recipe, out);
-			else if (znode_is_late(recipe->sequence))
-				step_aside(recipe, out);
 			else if (recipe->sequence == last + 1 ||
 					 ZK_MUTATED(ZK_REQUEUED_OWNS))
 				own(recipe, out, true);
@@ -977,7 +1003,8 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 
 		if (znode_parse_contender(child, &contender) &&
 			znode_before(recipe->sequence, contender.sequence) &&
-			(readers_too || !contender.shared) &&
+			(readers_too ||
+			 is_writer(contender.shared, contender.sequence)) &&
 			!is_persistent(recipe, child) &&
 			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
 		{
@@ -1172,9 +1199,8 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			else
 			{
 				out->report |= RECIPE_REPORT_QUEUED;
-				if (!recipe->was_late)
-					out->report |= RECIPE_REPORT_LATE;
-				recipe->aside = recipe->was_late = true;
+				report_late(recipe, out);
+				recipe->aside = true;
 			}
 			break;
 	}
@@ -1477,10 +1503,7 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	switch (how)
 	{
 		case RECIPE_RESUME_WANTED:
-			if (znode_is_late(*sequence))
-				step_aside(recipe, out);
-			else
-				read_queue(recipe, out);
+			read_queue(recipe, out);
 			break;
 		case RECIPE_RESUME_OWNED:
 			stat_node(recipe, out, 0);

@@ -11,7 +11,8 @@
  * Numbers are late from LATE on, and end at LAST: the counter then gives LAST
  * again and again.  Creates have no bound: since the directory is made again,
  * there are finitely many states.  For progress, the pause of a contender with a
- * late number is longer than the requests of the others take.  Each instance
+ * late number is longer than the requests of the others take, and who fails
+ * because the numbers have ended comes again after the same pause.  Each instance
  * loses its connection at most LOSSES times; then its request is carried out, or
  * not, or later.
  *
@@ -402,7 +403,9 @@ proctype Contender(byte c) ON_TRACE
 #else
 		if
 		:: ahead[c] == 1 -> ahead[c] = 0; last[c] = 0; own(c)
+#if N > 2
 		:: else -> ahead[c] = 0; last[c] = 0; to(c, READ)
+#endif
 		fi
 #endif
 	}
@@ -527,10 +530,12 @@ proctype Contender(byte c) ON_TRACE
 			delete_directory();
 			node[c] = 0;
 			to(c, MKDIR)
+#ifndef PROGRESS
 		:: i < MAX && UNORDERED(node[c]) ->
 			printf("c%d fails: the numbers have ended, and others are there\n", c);
 			wanted[c] = false;
 			end_contender(c)
+#endif
 		:: else ->
 			i = 0;
 			printf("server: c%d may not delete the directory\n", c);

@@ -220,7 +220,8 @@ claims_may_fill(int instance)
 
 /*
  * Does the client's last call, which has failed, explain this error?  An
- * instance that has crashed is another one.
+ * instance that has crashed is another one.  A ttl may be over before slow
+ * messages have an answer.
  */
 bool
 claims_explain(int number, const char *sqlstate)
@@ -230,6 +231,8 @@ claims_explain(int number, const char *sqlstate)
 	if (!client->failed)
 		return false;
 	client->failed = false;
+	if (strcmp(sqlstate, "57P03") == 0)
+		return sim_now() - client->at <= check_grace_us();
 	return strcmp(sqlstate, "40001") == 0 ? client->refused :
 		strcmp(sqlstate, "55000") == 0 &&
 		(claims[client->claim].instance != instance_number(sim_instance()) ||

@@ -138,7 +138,9 @@ is(value($a, 'SHOW zklock.terminate_on_loss'), 'off', 'it is off by default');
 	wait_stopped($commits->pid);
 	lose();
 	kill 'CONT', $commits->pid;
-	poll_until(sub { ZkWire::wait_any(1, $commits); !$commits->{busy} }, 'the COMMIT to end');
+	# behind the answer to COMMIT
+	poll_until(sub { $commits->{busy} = 1; ZkWire::wait_any(1, $commits); $commits->{gone} },
+		'the session to end');
 	is($commits->result->{sqlstate}, '57P01', 'the session ends behind a commit that has passed its check');
 	is(value($a, 'SELECT count(*) FROM sales WHERE n = 2'), 1, '... which is there');
 	is_not_there($commits->pid);

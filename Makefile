@@ -202,7 +202,7 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/test_deadlock.c \
 	$(addprefix backend/,advisory.c ahead.c cancel.c fence.c functions.c hooks.c \
 		reads.c replace.c snapshot.c values.c views.c) \
-	worker/zookeeper/fault.c worker/zookeeper/session_file.c)
+	worker/queues.c worker/zookeeper/fault.c worker/zookeeper/session_file.c)
 SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)
 SIM_HOST = $(wildcard test/sim/*.c)
@@ -212,9 +212,9 @@ SIM_CFLAGS = -std=gnu99 -g -O2 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra 
 SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server) \
 	'-DZKLOCK_VERSION="$(EXTVERSION)"'
 # Functions of zklock that tell a checker when they are called.
-SIM_WRAPPED = scan_run session_write lease_write lease_shorten proc_lose \
+SIM_WRAPPED = waits_scan session_write lease_write lease_shorten proc_lose \
 	lifecycle_end_restored proof_ask flight_init session_flush \
-	client_send_check detector_io_submit probe_write wake_timeout graph_start claim_renew \
+	client_send_check deadlock_request wake_timeout claim_renew \
 	directory_leave directory_next
 SIM_LIBS = $(addprefix $(pkglibdir)/,libpgcommon_shlib.a libpgport_shlib.a)
 

@@ -39,13 +39,9 @@
  * take one lock only.  (Tries of other instances count as waits, since nothing
  * tells them apart.)
  *
- * Deadlocks.  The lock manager knows the backends that wait for a heavyweight
- * lock of the call.  The call itself does not wait in the lock manager, so
- * PostgreSQL's detector has no edge from it.  The worker publishes its waits,
- * each with the number of alternatives (scan.c), and a deadlock needs all of
- * them.  An alternative has no edge if it is held in the same instance, or if
- * another backend has its heavyweight lock and does not wait in ZooKeeper for
- * it: a deadlock with such an alternative ends by timeout, lock_timeout or
+ * Deadlocks.  The call does not wait in the lock manager, so PostgreSQL's
+ * detector has no edge from it; nor has the search between instances
+ * (worker/waits.c).  A deadlock by way of it ends by timeout, lock_timeout or
  * cancel.
  *
  * Copyright (c) 2026, zklock developers
@@ -143,26 +139,6 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 		if (lock != but && call->tier1[i])
 			heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
-}
-
-/*
- * Let other backends that wait for any of the locks go ahead.  We get back at
- * once what no backend waits for.
- */
-static void
-requeue_tier1(AnyCall *call)
-{
-	for (int i = 0; i < attempt.nlocks; i++)
-	{
-		const HeldLock *lock = attempt.locks[i];
-
-		if (!call->tier1[i])
-			continue;
-		slot_requeue_tier1(lock->proc);
-		heavyweight_unlock(&lock->heavyweight, false, 1);
-		call->tier1[i] = call->slots.ready[i] = false;
-	}
-	call->retry_ms = RETRY_FIRST_MS;
 }
 
 /* As the lock manager does for log_lock_waits; see waiting_log(). */
@@ -287,13 +263,7 @@ wait_for_any(AnyCall *call)
 		outcome = slots_take_any(slots);
 		if (outcome == ZK_ACQUIRED)
 			return outcome;
-		if (outcome == ZK_REQUEUE_TIER1)
-		{
-			requeue_tier1(call);
-			outcome = ZK_PENDING;
-			continue;
-		}
-		if (outcome == ZK_DENIED || outcome == ZK_DEADLOCKED)
+		if (outcome == ZK_DENIED)
 		{
 			const HeldLock *lock = attempt.locks[slots->which];
 

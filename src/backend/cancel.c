@@ -22,6 +22,7 @@
 #include "shared/compat.h"
 #include "shared/holders.h"
 #include "shared/settings.h"
+#include "shared/text.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
@@ -198,7 +199,7 @@ find_unacknowledged(Owners *owners, StringInfo text)
 		if (n++ > 0)
 			appendStringInfoChar(text, '\n');
 		appendStringInfo(text, "Not answered: %s",
-						 text_of_owner(before->bytes, before->data_len));
+						 text_of_data(before->bytes, before->data_len));
 	}
 	pfree(paths);
 	pfree(now);

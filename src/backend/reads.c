@@ -22,11 +22,11 @@
 
 #include <limits.h>
 
-#include "backend/deadlock.h"
 #include "backend/reads.h"
 #include "backend/timeout.h"
 #include "backend/values.h"
 #include "catalog/pg_type.h"
+#include "core/deadlock.h"
 #include "core/lock/note.h"
 #include "core/member.h"
 #include "funcapi.h"
@@ -250,6 +250,8 @@ read_nodes(Reading *reading, ZkReadKind kind, const char *const *paths, int n,
 	int			done = 0;
 
 	request->kind = kind;
+	request->max_data = reading->max_data > 0 ? reading->max_data :
+		ZK_READ_MAX_DATA;
 	strlcpy(request->root, reading->root, sizeof(request->root));
 	while (done < n)
 	{
@@ -515,49 +517,94 @@ mode_of(const QueueNode *node)
 	return node->contender.shared ? "shared" : "exclusive";
 }
 
-/*
- * text_of_owner
- *		The data of a contender as text, without the waits of its holders,
- *		which are for other workers.
- */
-char *
-text_of_owner(const char *data, int len)
-{
-	char	   *kept = palloc(Max(len, 1));
-
-	return text_of_data(kept, note_leave_out_waits(data, len, kept));
-}
+/* More texts are not read. */
+#define MAX_TEXTS			1000
 
 /*
- * The locks that the holders wait for, according to an instance's note; NULL:
- * none.
+ * Read the texts of waits that instances have published; returns their number.
+ * None count if there is no answer, or ZooKeeper refuses it.
+ *
+ * Errors: those of read_nodes().
  */
-static ArrayType *
-waited_for(const char *data, int len)
+static int
+read_texts(int64 deadline, const ZkReadNode ***texts)
 {
-	NoteWait	waits[NOTE_MAX_WAITS];
-	int			nwaits = note_parse_waits(data, len, waits);
-	Datum		names[NOTE_MAX_WAITS];
+	Reading		reading = {
+		.root = "",.path = DEADLOCK_DIRECTORY,.deadline = deadline,
+		.elevel = ERROR,.max_data = DEADLOCK_TEXT_BYTES
+	};
+	const char *path = DEADLOCK_DIRECTORY;
+	const char **paths = palloc(MAX_TEXTS * sizeof(char *));
+	const ZkReadNode *list;
+	const char *child;
 	int			n = 0;
 
-	for (int i = 0; i < nwaits; i++)
+	if (!read_nodes(&reading, ZK_READ_CHILDREN, &path, 1, &list))
+		return 0;
+	child = list->bytes;
+	for (int i = 0; i < list->nchildren && n < MAX_TEXTS; i++)
 	{
-		char		lock[NOTE_VERTEX_SIZE];
-		bool		known = waits[i].kind == NOTE_WAIT_SESSION;
-
-		note_lock_of(&waits[i], lock);
-		for (int j = 0; j < i && !known; j++)
-		{
-			char		other[NOTE_VERTEX_SIZE];
-
-			note_lock_of(&waits[j], other);
-			known = strcmp(lock, other) == 0;
-		}
-		if (!known)
-			names[n++] = CStringGetTextDatum(path_lock_name(lock));
+		if (deadlock_is_text(child))
+			paths[n++] = psprintf("%s/%s", DEADLOCK_DIRECTORY, child);
+		child += strlen(child) + 1;
 	}
-	return n == 0 ? NULL :
-		construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
+	*texts = palloc(Max(n, 1) * sizeof(ZkReadNode *));
+	return read_nodes(&reading, ZK_READ_DATA, paths, n, *texts) ? n : 0;
+}
+
+/* That a holder of one lock waits for another one; paths of lock directories. */
+typedef struct HolderWait
+{
+	char	   *held;
+	char	   *wanted;
+} HolderWait;
+
+/* Add the waits of holders in a text to a list, palloc'd. */
+static List *
+add_waits(List *waits, const ZkReadNode *node)
+{
+	DeadlockText text;
+
+	if (node->persistent || !deadlock_parse("", node->bytes, node->data_len, &text))
+		return waits;
+	for (int i = 0; i < text.nedges; i++)
+	{
+		HolderWait *wait;
+
+		if (text.edges[i].from.name[0] != '/' || text.edges[i].to.name[0] != '/')
+			continue;
+		wait = palloc(sizeof(HolderWait));
+		wait->held = pstrdup(text.edges[i].from.name);
+		wait->wanted = pstrdup(text.edges[i].to.name);
+		waits = lappend(waits, wait);
+	}
+	free(text.edges);
+	free(text.memory);
+	return waits;
+}
+
+/* The locks that holders of a lock wait for; NULL: none. */
+static ArrayType *
+waited_for(List *waits, const char *path)
+{
+	ArrayBuildState *names = NULL;
+	List	   *known = NIL;
+	ListCell   *cell;
+
+	foreach(cell, waits)
+	{
+		const HolderWait *wait = lfirst(cell);
+
+		if (strcmp(wait->held, path) != 0 ||
+			list_member(known, makeString(wait->wanted)))
+			continue;
+		known = lappend(known, makeString(wait->wanted));
+		names = accumArrayResult(names,
+								 CStringGetTextDatum(path_lock_name(wait->wanted)),
+								 false, TEXTOID, CurrentMemoryContext);
+	}
+	return names == NULL ? NULL :
+		DatumGetArrayTypeP(makeArrayResult(names, CurrentMemoryContext));
 }
 
 /* Convert ZooKeeper's time; false if it is out of our range. */
@@ -589,7 +636,7 @@ put_owner(const char *data, int len, bool of_claim, Datum *values, bool *nulls,
 	note_parse(&note, data, len);
 	nulls[n] = len < 0;
 	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_owner(data, len));
+		values[n] = CStringGetTextDatum(text_of_data(data, len));
 	n++;
 	nulls[n] = (note.words & NOTE_CLUSTER) == 0;
 	if (!nulls[n])
@@ -696,7 +743,7 @@ zk_queue(PG_FUNCTION_ARGS)
 }
 
 static void
-put_lock(ReturnSetInfo *rsinfo, const Queue *queue)
+put_lock(ReturnSetInfo *rsinfo, const Queue *queue, List *all_waits)
 {
 	Datum		values[FLEET_LOCKS_COLUMNS] = {0};
 	bool		nulls[FLEET_LOCKS_COLUMNS] = {0};
@@ -708,7 +755,8 @@ put_lock(ReturnSetInfo *rsinfo, const Queue *queue)
 	static const ZkReadNode unread = {.data_len = -1};
 	const ZkReadNode *held = holder && holder->read ? holder->read : &unread;
 	const ZkReadNode *waits = waiter && waiter->read ? waiter->read : &unread;
-	ArrayType  *waits_for = waited_for(held->bytes, held->data_len);
+	ArrayType  *waits_for = waited_for(all_waits, psprintf("%s/%s", zklock_root,
+														   queue->name));
 	TimestampTz queued_at = 0;
 	TimestampTz waiter_since = 0;
 	int			n = 0;
@@ -765,7 +813,8 @@ read_first(Reading *reading, Queue *queues, int n)
  * are not kept.
  */
 static void
-put_locks(ReturnSetInfo *rsinfo, Reading *reading, Queue *queues, int n)
+put_locks(ReturnSetInfo *rsinfo, Reading *reading, Queue *queues, int n,
+		  List *all_waits)
 {
 	Size		kept = reading->size;
 	Size		listed;
@@ -782,7 +831,7 @@ put_locks(ReturnSetInfo *rsinfo, Reading *reading, Queue *queues, int n)
 		queue_find_first(queue);
 		if (queue->refusal != ZK_REFUSAL_NONE ||
 			queue->nholders + queue->nwaiters > 0)
-			put_lock(rsinfo, queue);
+			put_lock(rsinfo, queue, all_waits);
 	}
 	reading->size -= listed;
 }
@@ -814,12 +863,18 @@ zk_fleet_locks(PG_FUNCTION_ARGS)
 	const ZkReadNode *root;
 	const char *child;
 	MemoryContext context;
+	const ZkReadNode **texts;
+	int			ntexts;
+	List	   *waits = NIL;
 	int			i = 0;
 
 	zk_check_usable();
 	zk_check_fleet(fcinfo->flinfo->fn_oid);
 	InitMaterializedSRF(fcinfo, 0);
 	check_row_columns(rsinfo->setDesc, FLEET_LOCKS_COLUMNS);
+	ntexts = read_texts(-1, &texts);
+	for (int t = 0; t < ntexts; t++)
+		waits = add_waits(waits, texts[t]);
 
 	reading.root = reading.path = zklock_root;
 	(void) read_nodes(&reading, ZK_READ_CHILDREN, &path, 1, &root);
@@ -840,7 +895,7 @@ zk_fleet_locks(PG_FUNCTION_ARGS)
 				queues[n++].name = child;
 			child += strlen(child) + 1;
 		}
-		put_locks(rsinfo, &reading, queues, n);
+		put_locks(rsinfo, &reading, queues, n, waits);
 		MemoryContextSwitchTo(save);
 		MemoryContextReset(context);
 	}
@@ -1014,16 +1069,14 @@ zk_fleet(PG_FUNCTION_ARGS)
 }
 
 /*
- * Append how an owner describes itself, and what it waits for.  The last word
- * is ignored, since it may be cut.
+ * Append how an owner describes itself.  The last word is ignored, since it may
+ * be cut.
  */
 static void
 describe_owner(StringInfo buf, const char *data, int len)
 {
 	char		text[NOTE_SIZE];
 	Note		note;
-	NoteWait	waits[NOTE_MAX_WAITS];
-	int			nwaits;
 
 	while (len == ZK_READ_MAX_DATA && len > 0 && data[len - 1] != ' ')
 		len--;
@@ -1033,28 +1086,39 @@ describe_owner(StringInfo buf, const char *data, int len)
 	appendStringInfo(buf, "First in the queue: %s",
 					 note.kind == NOTE_OF_INSTANCE ? text :
 					 text_of_data(data, Min(len, NOTE_SIZE - 1)));
+}
 
-	nwaits = note_parse_waits(data, len, waits);
-	for (int i = 0; i < nwaits; i++)
+/* Append who that holds this lock waits for another one, by a text. */
+static void
+describe_waits(StringInfo buf, const char *path, const char *data, int len)
+{
+	DeadlockText text;
+
+	if (!deadlock_parse("", data, len, &text))
+		return;
+	for (int i = 0; i < text.nedges; i++)
 	{
-		char		lock[NOTE_VERTEX_SIZE];
+		const DeadlockEdge *edge = &text.edges[i];
+		const char *instance = text_of_string(edge->instance);
 
-		if (waits[i].kind == NOTE_WAIT_SESSION)
+		if (strcmp(edge->from.name, path) != 0 || edge->to.name[0] != '/')
 			continue;
-		note_lock_of(&waits[i], lock);
-		deadlock_append_wait(buf, note.words & NOTE_CLUSTER ?
-							 note.cluster_name :
-							 note.words & NOTE_HOST ? note.host : "?",
-							 waits[i].hold.pid, waits[i].wait.pid,
-							 note_wait_kind(&waits[i]), lock);
-		appendStringInfoChar(buf, '.');
+		if (edge->from.pid != edge->to.pid)
+			appendStringInfo(buf, "\nProcess %d of instance %s waits for process %d of the same instance.",
+							 edge->from.pid, instance, edge->to.pid);
+		appendStringInfo(buf, "\nProcess %d of instance %s waits for %s lock \"%s\" in ZooKeeper.",
+						 edge->to.pid, instance,
+						 edge->to.kind == DEADLOCK_SHARED ? "shared" :
+						 "exclusive", path_lock_text(edge->to.name));
 	}
+	free(text.edges);
+	free(text.memory);
 }
 
 /*
  * read_owner
- *		How the first contender for a lock describes itself, and what it waits
- *		for, for the log.
+ *		How the first contender for a lock describes itself, and what holders
+ *		of the lock wait for, for the log.
  *
  * Appends a line for each; returns false, and appends nothing, if there is no
  * answer within the timeout.  The caller may have prepared to sleep on a
@@ -1066,9 +1130,12 @@ bool
 read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 {
 	char		path[ZNODE_PATH_SIZE];
+	char		held[ZNODE_PATH_SIZE];
 	Reading		reading;
 	Queue		queue;
 	QueueNode  *first;
+	const ZkReadNode **texts;
+	int			ntexts;
 
 	read_begin_of_lock(&reading, key, path, &queue);
 	reading.deadline = zk_now_ms() + timeout_ms;
@@ -1078,6 +1145,10 @@ read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 	if (!read_queue_nodes(&reading, &first, 1) || first->read->data_len < 0)
 		return false;
 	describe_owner(owner, first->read->bytes, first->read->data_len);
+	key_path(key, held);
+	ntexts = read_texts(reading.deadline, &texts);
+	for (int i = 0; i < ntexts; i++)
+		describe_waits(owner, held, texts[i]->bytes, texts[i]->data_len);
 	return true;
 }
 

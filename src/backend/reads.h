@@ -28,6 +28,8 @@ typedef struct Reading
 								 * then is no error; -1: none */
 	int			elevel;			/* without a deadline: of the report that
 								 * there is no session */
+	int			max_data;		/* how many bytes of a znode's data; 0:
+								 * ZK_READ_MAX_DATA */
 	Size		size;			/* of what has been read and is kept */
 } Reading;
 
@@ -75,7 +77,6 @@ extern bool read_queue_nodes(Reading *reading, QueueNode *const *wanted,
 extern void read_check_refusal(const Reading *reading, ZkRefusal refusal);
 extern bool queue_node_is_gone(const QueueNode *node);
 extern void queue_find_first(Queue *queue);
-extern char *text_of_owner(const char *data, int len);
 extern bool read_instance(const char *id, int timeout_ms, StringInfo buf);
 extern bool read_owner(const ZkKey *key, int timeout_ms, StringInfo owner);
 

@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "backend/deadlock.h"
 #include "backend/heavyweight.h"
 #include "backend/names.h"
 #include "backend/timeout.h"
@@ -302,18 +301,14 @@ zk_stat_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 	PG_RETURN_VOID();
 }
 
-/* The members that block one member, by their numbers from 1, as an array. */
+/* The member that blocks another one, by its number from 1, as an array. */
 static Datum
 blockers(const ZkDeadlock *deadlock, int member)
 {
-	Datum		elements[ZK_DEADLOCK_MEMBERS];
-	int			n = 0;
+	Datum		next = Int32GetDatum((member + 1) % deadlock->nmembers + 1);
 
-	for (int i = 0; i < deadlock->nmembers; i++)
-		if (deadlock_is_blocked_by(deadlock, member, i))
-			elements[n++] = Int32GetDatum(i + 1);
-	return PointerGetDatum(construct_array(elements, n, INT4OID,
-										   sizeof(int32), true, TYPALIGN_INT));
+	return PointerGetDatum(construct_array(&next, 1, INT4OID, sizeof(int32),
+										   true, TYPALIGN_INT));
 }
 
 static void
@@ -322,7 +317,8 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	const ZkDeadlockMember *member = &deadlock->members[i];
 	Datum		values[DEADLOCK_STATUS_COLUMNS];
 	bool		nulls[DEADLOCK_STATUS_COLUMNS] = {0};
-	bool		of_session = member->path[0] != '/';
+	bool		of_session = member->kind == DEADLOCK_SESSION ||
+		member->kind == DEADLOCK_WORK;
 	int			n = 0;
 
 	values[n++] = Int64GetDatum(deadlock->number);
@@ -331,7 +327,8 @@ put_member(ReturnSetInfo *rsinfo, const ZkDeadlock *deadlock, int i)
 	values[n++] = CStringGetTextDatum(text_of_string(member->cluster_name));
 	values[n++] = Int32GetDatum(member->pid);
 	nulls[n] = of_session;
-	values[n++] = CStringGetTextDatum(mode_name(member->kind));
+	values[n++] = CStringGetTextDatum(member->kind == DEADLOCK_SHARED ?
+									  "shared" : "exclusive");
 	nulls[n] = of_session;
 	values[n++] = of_session ? (Datum) 0 :
 		CStringGetTextDatum(path_lock_name(member->path));

@@ -901,6 +901,7 @@ typedef struct Record
 	DeadlockState state;
 	Cycle	   *cycle;
 	bool		confirm;		/* our confirm was sent, and not deleted */
+	bool		left;			/* the same, when the connection was lost */
 	bool		ended;			/* ended.<hash> is ours */
 	bool		missing;		/* the last look did not find all edges */
 	int64_t		until;			/* when the state's time has passed */
@@ -1169,6 +1170,15 @@ is_text_name(const char *name, int *len)
 	return true;
 }
 
+/* Is this the name of a text of an instance? */
+bool
+deadlock_is_text(const char *name)
+{
+	int			len;
+
+	return is_text_name(name, &len);
+}
+
 static bool
 is_own_text(const Deadlocks *d, const char *name)
 {
@@ -1240,7 +1250,6 @@ step(Deadlocks *d, Record *record, DeadlockEvent event, int64_t now)
 		Request    *create = send(d, REQUEST_CREATE, name, FOR_CONFIRM, 0);
 
 		create->exact = true;
-		create->group = ++d->group;
 		record->confirm = true;
 		record->until = now + 2 * d->timeout;
 		d->scan_at = d->scan_at < now + d->timeout / 4 ? d->scan_at :
@@ -1261,7 +1270,10 @@ step(Deadlocks *d, Record *record, DeadlockEvent event, int64_t now)
 		(void) send(d, REQUEST_DELETE,
 					ended_name(record->cycle->hash, name), FOR_NOTHING, 0);
 	if (event == DEADLOCK_CUT)
+	{
+		record->left |= record->confirm;
 		record->confirm = false;
+	}
 	if (record->state == old)
 		return;
 	if (record->state == DEADLOCK_ENDED && event == DEADLOCK_SEEN)
@@ -2067,16 +2079,28 @@ deadlock_disconnect(Deadlocks *d)
  * deadlock_connect
  *		There is a connection, of the session of before or of another one.
  *
- * Nothing is told before our texts have been read and the rest is deleted.
+ * Nothing is told before our texts have been read and the rest is deleted; our
+ * confirms at once, ahead of the deletes of contenders.
  */
 void
 deadlock_connect(Deadlocks *d, int64_t now)
 {
+	char		name[NAME_SIZE];
+
 	deadlock_disconnect(d);
 	d->connected = true;
 	for (int i = 0; i < d->nrecords; i++)
-		if (d->records[i]->state == DEADLOCK_TOLD)
-			d->records[i]->until = now + 2 * d->timeout;
+	{
+		Record	   *record = d->records[i];
+
+		if (record->left)
+			(void) send(d, REQUEST_DELETE,
+						confirm_name(record->cycle->hash, d->id, name),
+						FOR_NOTHING, 0);
+		record->left = false;
+		if (record->state == DEADLOCK_TOLD)
+			record->until = now + 2 * d->timeout;
+	}
 	(void) send(d, REQUEST_SEARCH, NULL, FOR_LOAD, 0);
 }
 
@@ -2483,8 +2507,6 @@ deadlock_wake(const Deadlocks *d)
  * deadlock_request
  *		Take out the next request; false: there is none.  Its strings last
  *		until the next call of any function here.
- *
- * Besides those that request.h allows, a DELETE may be in a group.
  */
 bool
 deadlock_request(Deadlocks *d, Request *request)

@@ -41,10 +41,13 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_DEADLOCK_H
-#define ZKLOCK_DEADLOCK_H
+#ifndef ZKLOCK_CORE_DEADLOCK_H
+#define ZKLOCK_CORE_DEADLOCK_H
 
 #include "core/request.h"
+
+/* The directory below a root that has the texts. */
+#define DEADLOCK_DIRECTORY		"%waits"
 
 /* Bounds: of a text in bytes, of how many an instance has, ... */
 #define DEADLOCK_TEXT_BYTES		65536
@@ -218,6 +221,7 @@ extern DeadlockState deadlock_step(DeadlockState state, DeadlockEvent event,
 extern int	deadlock_write(const char *instance,
 						   const DeadlockEdge *const *edges, int nedges,
 						   char *data, int size);
+extern bool deadlock_is_text(const char *name);
 extern bool deadlock_parse(const char *teller, const char *data, int len,
 						   DeadlockText *text);
 extern int	deadlock_search(const DeadlockEdge *const *edges, int nedges,
@@ -225,4 +229,4 @@ extern int	deadlock_search(const DeadlockEdge *const *edges, int nedges,
 							bool (*skip) (const char *hash, void *arg),
 							void *arg, const DeadlockEdge **cycle, char *hash);
 
-#endif							/* ZKLOCK_DEADLOCK_H */
+#endif							/* ZKLOCK_CORE_DEADLOCK_H */

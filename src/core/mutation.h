@@ -40,26 +40,6 @@ typedef enum ZkMutation
 									 * when a connection was lost */
 	ZK_COLLECTED_OWNS,			/* remember it in the next directory of the
 								 * name */
-	ZK_DEADLOCK_UNCONFIRMED,	/* end a deadlock without confirming it */
-	ZK_DEADLOCK_CHECKED_EARLY,	/* check our own edges when a probe is known,
-								 * not before the deadlock is ended */
-	ZK_DEADLOCK_ANSWERED_BLINDLY,	/* confirm our own edges to others without
-									 * checking them */
-	ZK_DEADLOCK_ACT_UNCHECKED,	/* end a deadlock whatever has changed since
-								 * it was read */
-	ZK_DEADLOCK_ANY_GENERATION, /* take edges to be the same whatever their
-								 * generations */
-	ZK_DEADLOCK_EDGES_STAY,		/* withdraw no edge */
-	ZK_DEADLOCK_NOT_MINIMAL,	/* take all that is in any deadlock to be
-								 * one */
-	ZK_DEADLOCK_LOOK_AHEAD,		/* search before our own edge is written */
-	ZK_DEADLOCK_AHEAD_FAILS,	/* fail a process that is only ahead of a
-								 * member */
-	ZK_DEADLOCK_AHEAD_BY_ONE,	/* say of each wait by itself that it is only
-								 * ahead of a member */
-	ZK_DEADLOCK_NAMES_AGAIN,	/* reuse the names of sessions' znodes */
-	ZK_DEADLOCK_SECOND_VICTIM,	/* fail a member of ours along with the victim
-								 * of another instance */
 	ZK_WATCHES_OF_ONE_TYPE,	/* forget all watches of a path when one fires */
 	ZK_UNSENT_WATCH_DROPPED,	/* when the connection is lost, forget watches
 								 * whose requests are out */
@@ -121,9 +101,6 @@ typedef enum ZkMutation
 	ZK_QUANTUM_FORGOTTEN,		/* hand a contended lock on for as long as somebody
 								 * takes it */
 	ZK_CONTENTION_UNHEARD,		/* do not note that others wait */
-	ZK_DEADLOCK_ACT_OWN_PART,	/* end a deadlock if its own part is
-								 * unchanged */
-	ZK_DEADLOCK_ACT_ANY_VERSION, /* the same if the contenders exist */
 	ZK_OPERATION_LEAKED,		/* do not free requests that list children */
 	ZK_ANSWER_LEAKED,			/* do not free the children that an answer has */
 	ZK_READS_NOT_AGAIN,			/* when a batch has failed, do not send again what
@@ -131,8 +108,6 @@ typedef enum ZkMutation
 	ZK_ANSWER_WAKES_NOBODY,		/* now and then, do not wake the main thread for
 								 * an answer */
 	ZK_GRANT_WAKES_NOBODY,		/* now and then, wake nobody for a grant */
-
-	/* those of core/deadlock.c, for its unit tests only */
 	ZK_CYCLE_ANY_GENERATION,	/* identities of edges without generations */
 	ZK_CYCLE_ANY_WAY,			/* and without their ways */
 	ZK_CYCLE_AHEAD_FAILS,		/* a victim that is only ahead of a member */
@@ -148,7 +123,9 @@ typedef enum ZkMutation
 	ZK_CYCLE_NO_RESCAN,			/* what was told is taken to be there still */
 	ZK_CYCLE_ENDS_LATE,			/* it is told at the next scan that an edge
 								 * has ended */
-	ZK_CYCLE_SOUGHT_IS_DONE		/* take an act without an answer to be done */
+	ZK_CYCLE_SOUGHT_IS_DONE,	/* take an act without an answer to be done */
+	ZK_CYCLE_SECOND_VICTIM		/* fail other members of ours along with the
+								 * victim */
 } ZkMutation;
 
 extern int	zklock_mutation;	/* a ZkMutation */

@@ -75,12 +75,12 @@ typedef struct Request
 								 * (session.c) */
 	bool		brief;			/* of WATCH and LIST: the watch ends with the
 								 * connection, silently */
-	bool		exact;			/* of CREATE in a group: not sequential */
+	bool		exact;			/* of CREATE: not sequential */
 	bool		persistent;		/* of MKDIR, MKDIRS: not a container; of these
 								 * and SET_ACL: readable by anybody */
-	uint32_t	group;			/* of CREATE, SET and CHECK: consecutive
-								 * requests with the same group are one multi;
-								 * or 0 */
+	uint32_t	group;			/* of CREATE, SET, CHECK and DELETE:
+								 * consecutive requests with the same group
+								 * are one multi; or 0 */
 } Request;
 
 typedef enum RequestResult

@@ -384,6 +384,7 @@ claim_begin(int number, ZkProcLock *proc, int64 now)
 		entry->proc = proc;
 		entry->began_us = entry->renewed_us = now;
 		entry->end_us = due_us = claim_end_us(now, entry->ttl_us);
+		slot_end_watch(proc);
 		proc->is_claim = true;
 		proc->session = false;
 		proc->committing = false;

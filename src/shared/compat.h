@@ -103,6 +103,47 @@ extern int no_such_variable
 					  offsetof(PROCLOCK, procLink)))
 #endif
 
+/*
+ * The PROCLOCKs of a lock, and the processes that wait for it, in the order of
+ * its queue.  The lists are of other types from 16 on; 19 has a link of its own
+ * for the queue.
+ */
+#if PG_VERSION_NUM >= 190000
+#define ZkWaitLink	waitLink
+#else
+#define ZkWaitLink	links
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#define ZkForEachLockHolder(proclock, lock) \
+	for (dlist_node *node = (lock)->procLocks.head.next; \
+		 node != NULL && node != &(lock)->procLocks.head; node = node->next) \
+		for (PROCLOCK *proclock = dlist_container(PROCLOCK, lockLink, node); \
+			 proclock != NULL; proclock = NULL)
+#define ZkForEachLockWaiter(proc, lock) \
+	for (dlist_node *node = (lock)->waitProcs.dlist.head.next; \
+		 node != NULL && node != &(lock)->waitProcs.dlist.head; node = node->next) \
+		for (PGPROC *proc = dlist_container(PGPROC, ZkWaitLink, node); \
+			 proc != NULL; proc = NULL)
+#else
+#define ZkForEachLockHolder(proclock, lock) \
+	for (PROCLOCK *proclock = (PROCLOCK *) \
+		 SHMQueueNext(&(lock)->procLocks, &(lock)->procLocks, \
+					  offsetof(PROCLOCK, lockLink)); \
+		 proclock != NULL; \
+		 proclock = (PROCLOCK *) \
+		 SHMQueueNext(&(lock)->procLocks, &proclock->lockLink, \
+					  offsetof(PROCLOCK, lockLink)))
+#define ZkForEachLockWaiter(proc, lock) \
+	for (PGPROC *proc = (PGPROC *) \
+		 SHMQueueNext(&(lock)->waitProcs.links, &(lock)->waitProcs.links, \
+					  offsetof(PGPROC, ZkWaitLink)); \
+		 proc != NULL; \
+		 proc = (PGPROC *) \
+		 SHMQueueNext(&(lock)->waitProcs.links, &proc->ZkWaitLink, \
+					  offsetof(PGPROC, ZkWaitLink)))
+#endif
+
 /* 19 has no initial size apart from the maximal one. */
 #if PG_VERSION_NUM >= 190000
 #define ZkShmemInitHash(name, size, ctl, flags) \

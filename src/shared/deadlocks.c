@@ -8,9 +8,6 @@
  * its error, and the view zk_deadlocks shows all.  A restart of the server
  * clears them.
  *
- * The worker also notes in which directories (core/deadlock/waits_dir.c) it
- * has znodes, so that the next worker can delete those left there.
- *
  * An entry has its members one after the other, each with its two strings.
  * The last members are left out if they do not fit into ENTRY_BYTES.
  *
@@ -41,7 +38,6 @@
 /* A member in an entry; its strings follow, with their terminators. */
 typedef struct PackedMember
 {
-	uint64		blocked_by;
 	int32		pid;
 	int32		holder_pid;
 	uint8		kind;
@@ -62,8 +58,6 @@ typedef struct DeadlocksShared
 {
 	uint32		last;			/* the latest number, or 0 */
 	uint32		forgotten;		/* up to this number */
-	int			ndirs;
-	char		dirs[ZK_DEADLOCK_WAITS_DIRS][ZNODE_PATH_SIZE];
 	DeadlockEntry entries[ZK_DEADLOCKS];
 } DeadlocksShared;
 
@@ -123,7 +117,6 @@ pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 	if (entry->nmembers == ZK_DEADLOCK_MEMBERS ||
 		*used + size > sizeof(entry->bytes))
 		return false;
-	packed.blocked_by = member->blocked_by;
 	packed.pid = member->pid;
 	packed.holder_pid = member->holder_pid;
 	packed.kind = member->kind;
@@ -155,7 +148,6 @@ unpack_member(const DeadlockEntry *entry, int *used, ZkDeadlockMember *member)
 	member->pid = packed.pid;
 	member->holder_pid = packed.holder_pid;
 	member->local = packed.local;
-	member->blocked_by = packed.blocked_by;
 	*used = bytes - entry->bytes;
 }
 
@@ -258,56 +250,5 @@ deadlocks_forget(void)
 {
 	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
 	shared->forgotten = shared->last;
-	LWLockRelease(deadlocks_lock);
-}
-
-/*
- * deadlock_note_waits_dir
- *		The session is about to have a znode in this directory; the worker
- *		only.
- *
- * When there are too many it is not noted: the znodes there go with the
- * session.
- */
-void
-deadlock_note_waits_dir(const char *path)
-{
-	int			i = 0;
-
-	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
-	while (i < shared->ndirs && strcmp(shared->dirs[i], path) != 0)
-		i++;
-	if (i == shared->ndirs && i < ZK_DEADLOCK_WAITS_DIRS)
-		strlcpy(shared->dirs[shared->ndirs++], path, ZNODE_PATH_SIZE);
-	LWLockRelease(deadlocks_lock);
-}
-
-/*
- * deadlock_read_waits_dir
- *		A directory that was noted, by number from 0 on; false if there is
- *		none; the worker only.
- */
-bool
-deadlock_read_waits_dir(int number, char path[ZNODE_PATH_SIZE])
-{
-	bool		found;
-
-	LWLockAcquire(deadlocks_lock, LW_SHARED);
-	found = number < shared->ndirs;
-	if (found)
-		strlcpy(path, shared->dirs[number], ZNODE_PATH_SIZE);
-	LWLockRelease(deadlocks_lock);
-	return found;
-}
-
-/*
- * deadlock_forget_waits_dirs
- *		The session has no znode in any noted directory; the worker only.
- */
-void
-deadlock_forget_waits_dirs(void)
-{
-	LWLockAcquire(deadlocks_lock, LW_EXCLUSIVE);
-	shared->ndirs = 0;
 	LWLockRelease(deadlocks_lock);
 }

@@ -15,22 +15,20 @@
 #ifndef ZKLOCK_DEADLOCKS_H
 #define ZKLOCK_DEADLOCKS_H
 
+#include "core/deadlock.h"
 #include "core/lock/znode.h"
 #include "datatype/timestamp.h"
 
-/* The most directories noted for the next worker. */
-#define ZK_DEADLOCK_WAITS_DIRS		8
-
 /* The most deadlocks kept, and the most members of each. */
 #define ZK_DEADLOCKS			32
-#define ZK_DEADLOCK_MEMBERS		64
+#define ZK_DEADLOCK_MEMBERS		DEADLOCK_CYCLE
 
 /* The name of an instance, with its terminator; a longer one is cut. */
 #define ZK_CLUSTER_NAME_SIZE			128
 
 /*
- * A member: a process that waits for a lock, in an instance that holds what
- * the members blocked by it wait for.
+ * A member: a process that waits, in an instance that has what the member
+ * before waits for.
  */
 typedef struct ZkDeadlockMember
 {
@@ -38,16 +36,14 @@ typedef struct ZkDeadlockMember
 													 * another name of the
 													 * instance */
 	char		path[ZNODE_PATH_SIZE];	/* of the lock waited for: its lock
-										 * directory, or the semaphore's; or
-										 * the vertex of a session, see
-										 * core/deadlock/vertex.c */
-	ZnodeKind	kind;			/* of the contender that waits */
+										 * directory; or the name of a
+										 * session, see core/remote.c */
+	DeadlockKind kind;			/* of what is waited for */
 	int			pid;			/* of the process that waits for it */
-	int			holder_pid;		/* of the process that blocks others: the
-								 * same, or one that waits for it in its
-								 * instance */
+	int			holder_pid;		/* of the process that blocks the member
+								 * before: the same, or one that waits for it
+								 * in its instance */
 	bool		local;			/* it is ours */
-	uint64		blocked_by;		/* bit i: the member i; 0: the next one */
 } ZkDeadlockMember;
 
 typedef struct ZkDeadlock
@@ -55,8 +51,8 @@ typedef struct ZkDeadlock
 	uint32		number;			/* from 1 on, since server start */
 	TimestampTz detected;		/* when this instance learned of it */
 	int			nmembers;
-	ZkDeadlockMember *members;	/* the victim first, then mostly each behind
-								 * one that it blocks */
+	ZkDeadlockMember *members;	/* the victim first; each is blocked by the
+								 * next, and the last by the first */
 } ZkDeadlock;
 
 /* module load */
@@ -65,9 +61,6 @@ extern void deadlocks_startup_shmem(void);
 
 /* the worker */
 extern uint32 deadlock_add(const ZkDeadlock *deadlock);
-extern void deadlock_note_waits_dir(const char *path);
-extern bool deadlock_read_waits_dir(int number, char path[ZNODE_PATH_SIZE]);
-extern void deadlock_forget_waits_dirs(void);
 
 /* any process */
 extern bool deadlock_read(uint32 number, ZkDeadlock *deadlock);

@@ -145,6 +145,18 @@ slots_collect_mail(void)
 }
 
 /*
+ * slots_collect_ends
+ *		Take the ends of waits and holds in the mail, which has room for
+ *		SLOTS_MAX_ENDS; see mail_collect_ends().
+ */
+int
+slots_collect_ends(int64 *ends, bool *all)
+{
+	StaticAssertStmt(SLOTS_MAX_ENDS == MAIL_ENDS, "room for all ends");
+	return mail_collect_ends(ends, all);
+}
+
+/*
  * slot_open_mail
  *		What does this slot of the collected chain ask the worker for?
  *
@@ -203,7 +215,6 @@ slot_set_uuid(ZkSlot *slot, const uint8 *uuid, int32 retain_ms)
 	memcpy(slot->contender.uuid, uuid, ZNODE_UUID_BYTES);
 	slot->contender.has_uuid = true;
 	slot->contender.retain_ms = retain_ms;
-	slot->contender.may_have_waits = false;
 	slot->contender.has_sequence = slot->contender.requeued = false;
 	slot_unlock(slot);
 }
@@ -267,19 +278,6 @@ slot_set_retain_ms(ZkSlot *slot, int32 retain_ms)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
 	slot->contender.retain_ms = retain_ms;
-	slot_unlock(slot);
-}
-
-/*
- * slot_set_may_have_waits
- *		The contender's note is about to tell of waits, which a worker that
- *		takes it over must remove.
- */
-void
-slot_set_may_have_waits(ZkSlot *slot)
-{
-	slot_lock(slot, LW_EXCLUSIVE);
-	slot->contender.may_have_waits = true;
 	slot_unlock(slot);
 }
 
@@ -632,35 +630,46 @@ slot_cancel_holders(ZkSlot *slot, int *nleft, bool *claim_ended)
 }
 
 /*
- * slot_end_wait
- *		A backend's wait for the slot is to end because of a deadlock with
- *		other instances.
+ * slots_end_wait
+ *		A backend's wait for a lock is to end because of a deadlock with other
+ *		instances.
  *
- * "pid" and "since" identify the wait, as in ZkWait.  "deadlock" is the number
- * from deadlock_add(); or ZK_VICTIM_REQUEUES: the wait does not end, but goes
- * on behind other backends that wait for the heavyweight lock.  The worker
- * knows a contender of the slot.  Returns false, and does nothing, if that
+ * "pid" and "since" identify the wait, as in ZkWait; "path" is that of the
+ * lock directory.  "deadlock" is the number from deadlock_add(); or
+ * ZK_VICTIM_REQUEUES: the wait does not end, but goes on behind other backends
+ * that wait for the heavyweight lock.  Returns false, and does nothing, if that
  * wait is over.  The backend goes on waiting after all if the slot changes its
  * state before the backend sees this.
  */
 bool
-slot_end_wait(ZkSlot *slot, int pid, int64 since, uint32 deadlock)
+slots_end_wait(const char *path, int pid, int64 since, uint32 deadlock)
 {
+	int			n = procs_used();
 	bool		found = false;
 
-	slot_lock(slot, LW_EXCLUSIVE);
-	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD)
-		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-			if (proc_backend(proc)->pid == pid && proc->since == since &&
-				(proc->ready || proc->alternatives > 0) && !proc->granted)
-			{
-				found = true;
-				proc->victim_of = deadlock;
-				slot->has_victim = true;
-			}
-	if (found)
-		slot_wake(slot);
-	slot_unlock(slot);
+	for (int i = 0; i < n && !found; i++)
+	{
+		ZkProcLock *proc = proc_at(i);
+		char		its[ZNODE_PATH_SIZE];
+		ZkSlot	   *slot;
+
+		if (proc->granted || proc->since != since)
+			continue;
+		slot = proc_lock_slot(proc, LW_EXCLUSIVE);
+		if (slot == NULL)
+			continue;
+		key_path(&slot->key, its);
+		found = proc_backend(proc)->pid == pid && proc->since == since &&
+			proc->ready && !proc->granted && strcmp(its, path) == 0 &&
+			(slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_HELD);
+		if (found)
+		{
+			proc->victim_of = deadlock;
+			slot->has_victim = true;
+			slot_wake(slot);
+		}
+		slot_unlock(slot);
+	}
 	return found;
 }
 

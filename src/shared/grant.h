@@ -28,6 +28,9 @@ typedef enum ZkMail
 	ZK_MAIL_RELEASE
 } ZkMail;
 
+/* The most generations of waits and holds that slots_collect_ends() returns. */
+#define SLOTS_MAX_ENDS		256
+
 /* The bits of a step's report that concern the slot. */
 #define SLOT_TOLD \
 	(RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED | \
@@ -40,6 +43,7 @@ extern void slots_detach_worker(void);
 extern ZkSlot **slots_list(int *nslots);
 extern void slots_hold_mail(bool held);
 extern ZkSlot *slots_collect_mail(void);
+extern int	slots_collect_ends(int64 *ends, bool *all);
 extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 							 ZkContender *wanted);
 extern bool slots_retire(void);
@@ -52,7 +56,6 @@ extern void slot_set_uuid(ZkSlot *slot, const uint8 *uuid,
 extern void slot_set_uncreated(ZkSlot *slot);
 extern bool slot_requeue(ZkSlot *slot, ZkContender *wanted);
 extern void slot_set_retain_ms(ZkSlot *slot, int32 retain_ms);
-extern void slot_set_may_have_waits(ZkSlot *slot);
 extern void slot_set_stuck(ZkSlot *slot);
 extern void slot_set_unheard(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
@@ -63,8 +66,8 @@ extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 extern bool slot_set_gone(ZkSlot *slot, ZkContender *wanted);
 extern int	slot_cancel_holders(ZkSlot *slot, int *nleft,
 								bool *claim_ended);
-extern bool slot_end_wait(ZkSlot *slot, int pid, int64 since,
-						  uint32 deadlock);
+extern bool slots_end_wait(const char *path, int pid, int64 since,
+						   uint32 deadlock);
 extern int64 slot_check_idle(ZkSlot *slot, int64 now_ms);
 extern bool slot_give_up_idle(ZkSlot *slot);
 

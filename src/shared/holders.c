@@ -43,25 +43,27 @@ fill_row(ZkLockRow *row, const ZkSlot *slot, const ZkProcLock *proc,
 
 /* The partition lock is held. */
 static void
-fill_wait(ZkWait *wait, const ZkSlot *slot, const ZkProcLock *proc)
+fill_wait(ZkWait *wait, const ZkSlot *slot, ZkProcLock *proc)
 {
 	char		path[ZNODE_PATH_SIZE];
 
+	proc->watched = true;
 	key_path(&slot->key, path);
 	key_tag(&slot->key, path, &wait->tag);
 	wait->slot = proc->slot;
 	wait->pid = proc_backend(proc)->pid;
+	wait->kind = proc->kind;
 	wait->since = proc->since;
 	wait->xact_start = proc->xact_start;
-	wait->alternatives = proc->alternatives;
 	wait->state = slot->state;
 	wait->contender = slot->contender;
 }
 
 /* Likewise. */
 static void
-fill_hold(ZkHold *hold, const ZkSlot *slot, const ZkProcLock *proc)
+fill_hold(ZkHold *hold, const ZkSlot *slot, ZkProcLock *proc)
 {
+	proc->watched = true;
 	hold->slot = proc->slot;
 	hold->pid = proc_backend(proc)->pid;
 	hold->since = proc->since;
@@ -138,12 +140,12 @@ slots_holders(const ZkKey *lock, int *npids)
 	return pids;
 }
 
-/* Does the backend wait for the slot, and not in the lock manager? */
+/* Does the backend wait for this slot, and not in the lock manager? */
 static bool
 is_waiting(const ZkProcLock *proc)
 {
-	return !proc->granted && proc->victim_of == 0 &&
-		(proc->ready || proc->alternatives > 0);
+	return !proc->granted && proc->ready && proc->victim_of == 0 &&
+		proc->alternatives == 0 && proc->kind != ZNODE_PERMIT;
 }
 
 /*
@@ -151,16 +153,18 @@ is_waiting(const ZkProcLock *proc)
  *		The waits of this instance's backends that wait for nothing but a slot:
  *		an array, palloc'd.
  *
+ * Waits for permits and for any of several slots are left out: see
+ * worker/waits.c.
+ *
  * If the slot is WANTED, the backend waits for the contenders ahead, once ours
  * is queued.  If it is HELD, a reader waits behind other readers of this
  * instance, since another instance's writer stands behind their contender; so
- * it waits for its own instance's holders first.  A backend that wants any of
- * several slots may be behind another one that waits for one of them: what
- * blocks that one blocks both.  If the slot is NONE or RELEASING, the backend
- * asks for it soon.  IDLE slots are left out, since the backend takes them; so
- * are waits that a deadlock is to end.
+ * it waits for its own instance's holders first.  If the slot is NONE or
+ * RELEASING, the backend asks for it soon.  IDLE slots are left out, since the
+ * backend takes them; so are waits that a deadlock is to end.
  *
- * The worker may use the slots until it calls slot_set_gone().
+ * The worker hears when one of them ends (mail_put_end()), and may use the
+ * slots until it calls slot_set_gone().
  */
 ZkWait *
 slots_waits(int *nwaits)
@@ -172,7 +176,7 @@ slots_waits(int *nwaits)
 
 	for (int i = 0; i < n; i++)
 	{
-		const ZkProcLock *proc = proc_at(i);
+		ZkProcLock *proc = proc_at(i);
 		const ZkSlot *slot;
 
 		if (!is_waiting(proc))
@@ -194,8 +198,8 @@ slots_waits(int *nwaits)
  * slots_holds_of
  *		What these backends hold and have not lost: an array, palloc'd.
  *
- * "pids" are in the order of compare_pids().  The worker may use the slots
- * until it calls slot_set_gone().
+ * "pids" are in the order of compare_pids().  Permits are left out.  Otherwise
+ * as slots_waits().
  */
 ZkHold *
 slots_holds_of(const int *pids, int npids, int *nholds)
@@ -207,7 +211,7 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 
 	for (int i = 0; i < n; i++)
 	{
-		const ZkProcLock *proc = proc_at(i);
+		ZkProcLock *proc = proc_at(i);
 		int			pid = proc_backend(proc)->pid;
 		const ZkSlot *slot;
 
@@ -220,7 +224,8 @@ slots_holds_of(const int *pids, int npids, int *nholds)
 		if (slot == NULL)
 			continue;
 		if (proc_backend(proc)->pid == pid && proc->granted && !proc->lost &&
-			!proc->is_claim && slot->state == ZK_SLOT_HELD)
+			!proc->is_claim && proc->kind != ZNODE_PERMIT &&
+			slot->state == ZK_SLOT_HELD)
 			fill_hold(&holds[nfound++], slot, proc);
 		slot_unlock(slot);
 	}

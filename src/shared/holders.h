@@ -41,10 +41,9 @@ typedef struct ZkWait
 {
 	ZkSlot	   *slot;
 	int			pid;
+	ZnodeKind	kind;			/* of the contender that it needs */
 	int64		since;			/* as of zk_now_us(); in tier 1, too */
 	TimestampTz xact_start;		/* of the transaction that waits */
-	int			alternatives;	/* number of slots of which it waits for any;
-								 * 0: for this very one */
 	ZkSlotState state;			/* see slots_waits() */
 	ZkContender contender;
 	LOCKTAG		tag;			/* of the slot's heavyweight lock */

@@ -9,8 +9,11 @@
  * While the worker cannot send anything ("held"), mail does not wake it; it
  * looks for mail when it can send again.
  *
- * Locking protocol.  The chain's head and links, the worker's latch and "held"
- * are read and changed under the spinlock, which may be taken inside any
+ * Beside it are the generations of waits and holds that have ended, of those
+ * that a scan for deadlocks has seen.
+ *
+ * Locking protocol.  The chain's head and links, the ends, the worker's latch
+ * and "held" are read and changed under the spinlock, which may be taken inside any
  * LWLock.  "waiting" follows from them: it is changed under the spinlock, and
  * read without it.  Once the worker has collected a chain, the partition locks
  * of slots.c guard its links: no slot is mailed again until the worker has
@@ -36,6 +39,8 @@ typedef struct MailShared
 	slock_t		lock;
 	bool		held;			/* the worker cannot send anything yet */
 	slist_head	chain;			/* the latest first */
+	int			nends;			/* or one more: there was no room for all */
+	int64		ends[MAIL_ENDS];	/* see mail_put_end() */
 	pg_atomic_uint32 waiting;	/* held, and there is mail */
 	Latch	   *worker_latch;	/* NULL: no worker */
 } MailShared;
@@ -99,6 +104,27 @@ mail_put(slist_node *node)
 }
 
 /*
+ * mail_put_end
+ *		A wait or hold that a scan for deadlocks has seen has ended, by its
+ *		generation.  Otherwise as mail_put().
+ *
+ * Who gives a slot up puts this first, so that the worker has it ahead of the
+ * slot.
+ */
+void
+mail_put_end(int64 since)
+{
+	SpinLockAcquire(&mail->lock);
+	if (mail->nends < MAIL_ENDS)
+		mail->ends[mail->nends++] = since;
+	else
+		mail->nends = MAIL_ENDS + 1;
+	if (!mail->held)
+		due = mail->worker_latch;
+	SpinLockRelease(&mail->lock);
+}
+
+/*
  * mail_send
  *		Wake the worker for the mail of this process, unless mail is held.
  *
@@ -150,6 +176,7 @@ mail_attach_worker(Latch *latch)
 {
 	SpinLockAcquire(&mail->lock);
 	slist_init(&mail->chain);
+	mail->nends = 0;
 	set_waiting();
 	mail->worker_latch = latch;
 	SpinLockRelease(&mail->lock);
@@ -203,4 +230,23 @@ mail_collect(void)
 	set_waiting();
 	SpinLockRelease(&mail->lock);
 	return first;
+}
+
+/*
+ * mail_collect_ends
+ *		Take the ends of waits and holds: at most MAIL_ENDS, and how many they
+ *		are.  Sets *all to whether there were no more.
+ */
+int
+mail_collect_ends(int64 *ends, bool *all)
+{
+	int			n;
+
+	SpinLockAcquire(&mail->lock);
+	n = Min(mail->nends, MAIL_ENDS);
+	*all = n == mail->nends;
+	memcpy(ends, mail->ends, n * sizeof(int64));
+	mail->nends = 0;
+	SpinLockRelease(&mail->lock);
+	return n;
 }

@@ -23,7 +23,7 @@
 
 #include <signal.h>
 
-#include "core/deadlock/vertex.h"
+#include "core/remote.h"
 #include "miscadmin.h"
 #include "shared/procs_private.h"
 #include "shared/settings.h"
@@ -160,10 +160,10 @@ ZkProcLock *
 proc_new(void)
 {
 	ZkProcLock *proc;
-	VertexSession employer;
+	RemoteSession employer;
 
 	if (!pool->remote_seen &&
-		vertex_of_application(application_name, &employer))
+		remote_of_application(application_name, &employer))
 		pool->remote_seen = true;
 	SpinLockAcquire(&pool->lock);
 	proc = pool->free;

@@ -23,8 +23,8 @@
 
 /*
  * What one backend or claim wants or holds of a slot, as a PROCLOCK is for the
- * lock manager.  Kept small, since there may be many.  "committing", which
- * alone may change under a shared lock, has a byte of its own.
+ * lock manager.  Kept small, since there may be many.  "committing" and
+ * "watched", which alone may change under a shared lock, have a byte each.
  */
 typedef struct ZkProcLock
 {
@@ -34,6 +34,8 @@ typedef struct ZkProcLock
 	bool		granted;		/* holds the slot; else wants it */
 	bool		lost;			/* granted, but the contender is gone */
 	bool		committing;		/* past the commit check: not to be canceled */
+	bool		watched;		/* a scan for deadlocks has seen it: the worker
+								 * hears when it ends (slot_end_watch()) */
 	uint8		kind;			/* ZnodeKind of the contender that it wanted */
 	bool		asked:1;		/* has asked for a contender */
 	bool		ready:1;		/* has the heavyweight lock, and only waits

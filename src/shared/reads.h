@@ -29,7 +29,7 @@
 /* The longest answer; one that would be longer is an error. */
 #define ZK_READ_MAX_BYTES	(8 * 1024 * 1024)
 
-/* How many bytes of a znode's data are in an answer. */
+/* How many bytes of a znode's data are wanted but for texts of waits. */
 #define ZK_READ_MAX_DATA	1024
 
 typedef enum ZkReadKind
@@ -42,6 +42,7 @@ typedef enum ZkReadKind
 typedef struct ZkReadRequest
 {
 	ZkReadKind	kind;
+	int			max_data;		/* of DATA: how many bytes of them are wanted */
 	char		root[ZNODE_MAX_ROOT + 1];	/* "": the worker's own */
 	int			npaths;
 	int			size;			/* of "paths" */

@@ -80,7 +80,7 @@
  *
  * A backend that waits only for a slot may be part of a deadlock with other
  * instances.  To end the wait, the worker notes the deadlock in the backend's
- * ZkProcLock (slot_end_wait()); the backend finds the note when it next tries
+ * ZkProcLock (slots_end_wait()); the backend finds the note when it next tries
  * to take the slot.  The note is cleared when the wait ends, and at any change
  * of the slot's state, since the wait is then another one.
  *
@@ -573,6 +573,19 @@ slot_mail(ZkSlot *slot)
 }
 
 /*
+ * slot_end_watch
+ *		A wait or hold ends: let the worker know if a scan for deadlocks has
+ *		seen it; the partition lock is held exclusively.
+ */
+void
+slot_end_watch(ZkProcLock *proc)
+{
+	if (proc->watched)
+		mail_put_end(proc->since);
+	proc->watched = false;
+}
+
+/*
  * slot_lose_holders
  *		Mark that the holders have lost the lock; the partition lock is held
  *		exclusively.
@@ -587,6 +600,7 @@ slot_lose_holders(ZkSlot *slot)
 	{
 		if (!proc->granted || proc->lost)
 			continue;
+		slot_end_watch(proc);
 		proc_lose(proc);
 		stats_count_lost();
 		lock_stats_lost(&slot->key);

@@ -50,8 +50,6 @@ typedef struct ZkContender
 								 * UUID and another number */
 	bool		for_any:1;		/* asked for by a backend that wants any of
 								 * several locks */
-	bool		may_have_waits:1;	/* its znode may tell of waits that keep
-									 * it */
 } ZkContender;
 
 /* How backends have used what the instance owned by a contender. */

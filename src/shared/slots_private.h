@@ -110,6 +110,8 @@ extern void slot_mail(ZkSlot *slot);
 extern void slot_lose_holders(ZkSlot *slot);
 extern bool slot_has_taker(const ZkSlot *slot);
 
+extern void slot_end_watch(ZkProcLock *proc);
+
 /* in take.c: holders; the partition lock is held exclusively */
 extern void slot_add_proc(ZkProcLock *proc);
 extern bool slot_drop_locked(ZkProcLock *proc, int64 now);

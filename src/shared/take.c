@@ -63,17 +63,10 @@ unlink_proc(ZkProcLock *proc)
 static void
 remove_proc(ZkProcLock *proc)
 {
+	slot_end_watch(proc);
 	unlink_proc(proc);
 	proc->slot = NULL;
 	proc_free(proc);
-}
-
-/* Make it the latest arrival; the partition lock is held exclusively. */
-static void
-move_to_end(ZkProcLock *proc)
-{
-	unlink_proc(proc);
-	slot_add_proc(proc);
 }
 
 /*
@@ -389,6 +382,7 @@ take(ZkProcLock *proc, int64 now)
 {
 	ZkSlot	   *slot = proc->slot;
 
+	slot_end_watch(proc);
 	slot->asked = false;
 	proc->retaken = slot->state == ZK_SLOT_IDLE &&
 		slot->turn.idle == TURN_RETAINED;
@@ -630,11 +624,10 @@ slot_requeue_tier1(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 
 	slot_lock(slot, LW_EXCLUSIVE);
+	slot_end_watch(proc);
 	proc->ready = false;
 	proc->victim_of = 0;
 	proc->since = zk_now_us();
-	if (proc->alternatives > 0)
-		move_to_end(proc);
 	slot_unlock(slot);
 }
 
@@ -830,24 +823,6 @@ wait_from_behind(ZkAnyWait *wait, int i)
 }
 
 /*
- * As outcome_of_wait(), for a slot whose heavyweight lock another backend has.
- */
-static ZkOutcome
-outcome_from_behind(ZkAnyWait *wait, int i, ZkOutcome outcome)
-{
-	ZkProcLock *proc = wait->procs[i];
-
-	if (proc->victim_of == 0)
-		return outcome;
-	wait->which = i;
-	wait->result->deadlock = proc->victim_of;
-	if (proc->victim_of != ZK_VICTIM_REQUEUES)
-		return ZK_DEADLOCKED;
-	proc->victim_of = 0;
-	return ZK_REQUEUE_TIER1;
-}
-
-/*
  * Of the slots whose heavyweight lock the caller has, try those that the
  * instance owns or, if not "owned", the others.  The first one that ends the
  * call counts, unless one can be taken.
@@ -892,9 +867,8 @@ try_all(ZkAnyWait *wait, bool owned)
  * The caller must want all slots, and has called slots_find_reachable().  A
  * slot that the instance owns is taken before any other is asked for.  Answers
  * as slot_take(), but ZK_QUEUED only if every slot has contenders ahead.
- * ZK_ACQUIRED, ZK_DENIED, ZK_DEADLOCKED, ZK_REQUEUE_TIER1 and ZK_UNPROVED set
- * "which".  Unless one is taken, the caller's latch is set when another try is
- * worthwhile.
+ * ZK_ACQUIRED, ZK_DENIED and ZK_UNPROVED set "which".  Unless one is taken, the
+ * caller's latch is set when another try is worthwhile.
  */
 ZkOutcome
 slots_take_any(ZkAnyWait *wait)
@@ -915,9 +889,6 @@ slots_take_any(ZkAnyWait *wait)
 				wait_from_behind(wait, i);
 		outcome = wait->which >= 0 ? ZK_UNPROVED :
 			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
-		for (int i = 0; i < wait->n; i++)
-			if (!wait->ready[i] && outcome != ZK_DEADLOCKED)
-				outcome = outcome_from_behind(wait, i, outcome);
 	}
 	slots_unlock_of(partitions);
 	return outcome;

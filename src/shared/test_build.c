@@ -50,18 +50,6 @@ static const struct config_enum_entry mutation_options[] = {
 	{"reconnected_owns", ZK_RECONNECTED_OWNS, false},
 	{"watch_crosses_connections", ZK_WATCH_CROSSES_CONNECTIONS, false},
 	{"collected_owns", ZK_COLLECTED_OWNS, false},
-	{"deadlock_unconfirmed", ZK_DEADLOCK_UNCONFIRMED, false},
-	{"deadlock_checked_early", ZK_DEADLOCK_CHECKED_EARLY, false},
-	{"deadlock_answered_blindly", ZK_DEADLOCK_ANSWERED_BLINDLY, false},
-	{"deadlock_act_unchecked", ZK_DEADLOCK_ACT_UNCHECKED, false},
-	{"deadlock_any_generation", ZK_DEADLOCK_ANY_GENERATION, false},
-	{"deadlock_edges_stay", ZK_DEADLOCK_EDGES_STAY, false},
-	{"deadlock_not_minimal", ZK_DEADLOCK_NOT_MINIMAL, false},
-	{"deadlock_look_ahead", ZK_DEADLOCK_LOOK_AHEAD, false},
-	{"deadlock_ahead_fails", ZK_DEADLOCK_AHEAD_FAILS, false},
-	{"deadlock_ahead_by_one", ZK_DEADLOCK_AHEAD_BY_ONE, false},
-	{"deadlock_names_again", ZK_DEADLOCK_NAMES_AGAIN, false},
-	{"deadlock_second_victim", ZK_DEADLOCK_SECOND_VICTIM, false},
 	{"watches_of_one_type", ZK_WATCHES_OF_ONE_TYPE, false},
 	{"unsent_watch_dropped", ZK_UNSENT_WATCH_DROPPED, false},
 	{"wake_late", ZK_WAKE_LATE, false},
@@ -100,13 +88,26 @@ static const struct config_enum_entry mutation_options[] = {
 	{"sync_of_before", ZK_SYNC_OF_BEFORE, false},
 	{"quantum_forgotten", ZK_QUANTUM_FORGOTTEN, false},
 	{"contention_unheard", ZK_CONTENTION_UNHEARD, false},
-	{"deadlock_act_own_part", ZK_DEADLOCK_ACT_OWN_PART, false},
-	{"deadlock_act_any_version", ZK_DEADLOCK_ACT_ANY_VERSION, false},
 	{"operation_leaked", ZK_OPERATION_LEAKED, false},
 	{"answer_leaked", ZK_ANSWER_LEAKED, false},
 	{"reads_not_again", ZK_READS_NOT_AGAIN, false},
 	{"answer_wakes_nobody", ZK_ANSWER_WAKES_NOBODY, false},
 	{"grant_wakes_nobody", ZK_GRANT_WAKES_NOBODY, false},
+	{"cycle_any_generation", ZK_CYCLE_ANY_GENERATION, false},
+	{"cycle_any_way", ZK_CYCLE_ANY_WAY, false},
+	{"cycle_ahead_fails", ZK_CYCLE_AHEAD_FAILS, false},
+	{"cycle_local_order", ZK_CYCLE_LOCAL_ORDER, false},
+	{"cycle_gives_up", ZK_CYCLE_GIVES_UP, false},
+	{"cycle_writes_at_once", ZK_CYCLE_WRITES_AT_ONCE, false},
+	{"cycle_unconfirmed", ZK_CYCLE_UNCONFIRMED, false},
+	{"cycle_act_unchecked", ZK_CYCLE_ACT_UNCHECKED, false},
+	{"cycle_keeper_unchecked", ZK_CYCLE_KEEPER_UNCHECKED, false},
+	{"cycle_leftovers_stay", ZK_CYCLE_LEFTOVERS_STAY, false},
+	{"cycle_looks_ahead", ZK_CYCLE_LOOKS_AHEAD, false},
+	{"cycle_no_rescan", ZK_CYCLE_NO_RESCAN, false},
+	{"cycle_ends_late", ZK_CYCLE_ENDS_LATE, false},
+	{"cycle_sought_is_done", ZK_CYCLE_SOUGHT_IS_DONE, false},
+	{"cycle_second_victim", ZK_CYCLE_SECOND_VICTIM, false},
 	{NULL, 0, false}
 };
 
@@ -213,7 +214,8 @@ member(const char *cluster_name, const ZkProcLock *wait, int pid,
 
 	strlcpy(result.cluster_name, cluster_name, sizeof(result.cluster_name));
 	key_path(&wait->slot->key, result.path);
-	result.kind = wait->kind;
+	result.kind = wait->kind == ZNODE_READER ? DEADLOCK_SHARED :
+		DEADLOCK_EXCLUSIVE;
 	result.pid = pid;
 	result.holder_pid = holder_pid;
 	return result;
@@ -226,38 +228,28 @@ member(const char *cluster_name, const ZkProcLock *wait, int pid,
  * Ends the latest wait of backend "pid", as if it waited for the first of
  * "others" processes of other instances, each of these for the next, and the
  * last for "holder", a process of this instance (NULL: the backend itself).
- * If "others" is negative, all of them block the backend.  False if the
- * backend does not wait for a slot.  Called in another session than that of
- * the backend.
+ * False if the backend does not wait for a slot.  Called in another session
+ * than that of the backend.
  */
 Datum
 zk_test_deadlock(PG_FUNCTION_ARGS)
 {
 	int			pid = PG_GETARG_INT32(0);
 	int			holder = PG_ARGISNULL(1) ? pid : PG_GETARG_INT32(1);
-	int			others = PG_GETARG_INT32(2);
 	ZkDeadlockMember members[ZK_DEADLOCK_MEMBERS + 1];
 	ZkDeadlock	deadlock = {.members = members};
-	int			nothers;
+	int			others = PG_GETARG_INT32(2);
 	const ZkProcLock *found = find_wait(pid);
 
 	if (found == NULL)
 		PG_RETURN_BOOL(false);
 	members[0] = member("here", found, pid, holder);
 	members[0].local = true;
-	nothers = abs(others);
-	deadlock.nmembers = 1 + Min(nothers, ZK_DEADLOCK_MEMBERS);
+	deadlock.nmembers = 1 + Min(others, ZK_DEADLOCK_MEMBERS);
 	for (int i = 1; i < deadlock.nmembers; i++)
-	{
 		members[i] = member(psprintf("there_%d", i), found, 10 * i, 10 * i);
-		if (others < 0)
-		{
-			members[0].blocked_by |= UINT64CONST(1) << i;
-			members[i].blocked_by = 1;
-		}
-	}
-	PG_RETURN_BOOL(slot_end_wait(found->slot, pid, found->since,
-								 deadlock_add(&deadlock)));
+	PG_RETURN_BOOL(slots_end_wait(members[0].path, pid, found->since,
+								  deadlock_add(&deadlock)));
 }
 
 #endif

@@ -47,7 +47,7 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 #include "utils/pidfile.h"
-#include "worker/deadlock/deadlock.h"
+#include "worker/deadlock.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/lock/contender.h"

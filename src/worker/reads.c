@@ -36,6 +36,7 @@
  */
 #include "postgres.h"
 
+#include "core/deadlock.h"
 #include "core/lock/note.h"
 #include "shared/reads.h"
 #include "shared/settings.h"
@@ -163,9 +164,9 @@ send_more(void)
 
 /* As much of the data as is passed on, without part of a UTF-8 character. */
 static int
-data_length(const RequestAnswer *in)
+data_length(const RequestAnswer *in, int max)
 {
-	int			len = Min(in->data_len, ZK_READ_MAX_DATA);
+	int			len = Min(in->data_len, max);
 
 	if (len < in->data_len)
 		for (int i = 0; i < 3 && (in->data[len] & 0xC0) == 0x80; i++)
@@ -220,7 +221,8 @@ note_children(ReadJob *job, const RequestAnswer *in)
 static void
 note_data(ReadJob *job, const RequestAnswer *in)
 {
-	int			len = in->kind == REQUEST_GET ? data_length(in) : -1;
+	int			len = in->kind == REQUEST_GET ? 
+		data_length(in, job->request.max_data) : -1;
 	ZkReadNode *node = make_node(job, in->serial, Max(len, 0));
 
 	node->ours = in->ours;
@@ -285,7 +287,7 @@ on_answer(void *data, const RequestAnswer *in)
 		if (job->size > ZK_READ_MAX_BYTES)
 			finish(job, ZK_READ_TOO_LARGE);
 		else if (in->kind == REQUEST_STAT && in->result == REQUEST_OK &&
-				 in->size <= NOTE_FULL_SIZE)
+				 in->size <= DEADLOCK_TEXT_BYTES)
 			submit(job, REQUEST_GET, in->serial);
 		else if (++job->nread == job->request.npaths)
 			finish(job, ZK_READ_DONE);

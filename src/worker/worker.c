@@ -27,7 +27,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
-#include "worker/deadlock/deadlock.h"
+#include "worker/deadlock.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/lock/contender.h"
@@ -84,7 +84,7 @@ open_mail(void)
 	may_ask = status_is_connected();
 	if (may_ask)
 		reads_collect();
-	dispatch_open_mail();
+	dispatch_open_mail(deadlock_ended);
 	dispatch_begin_deferred();
 	if (may_ask)
 		reads_begin();

@@ -35,7 +35,7 @@ our @EXPORT = qw(zk_cluster zk_clusters value lock_dir contender_bytes contender
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error worker_of session_of session_file
   stop_worker wait_next_worker next_worker end_session lose_session
-  edit_settings alter_system members member_node lock_ephemerals owner_waits);
+  edit_settings alter_system members member_node lock_ephemerals told);
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -529,9 +529,10 @@ The znodes by which instances tell of themselves below C<%clusters>.
 
 The name of such a znode, for a stranger to make.
 
-=item owner_waits($zk, $name)
+=item told($zk, $what, $name, $root)
 
-Has the cluster that owns a lock published that its holder waits for another?
+How many texts of instances, below %waits, tell that somebody has this lock and
+waits ('keep'), or waits for it ('wait').
 
 =item lock_ephemerals($zk, $i)
 
@@ -552,13 +553,16 @@ sub members
 
 sub member_node { return sprintf('%08x-0000-4000-8000-000000000000-cluster', $_[0]); }
 
-sub owner_waits
+sub told
 {
-	my ($zk, $name) = @_;
-	my ($owner) = contenders($zk, $name) or return 0;
-	my $node = eval { $observer{$zk}->get(lock_dir($name) . "/$owner") } or return 0;
+	my ($zk, $what, $name, $root) = @_;
+	my $client = $observer{$zk} //= $zk->client;
+	my $room = ($root // '/zklock') . '/%waits';
+	my $path = lock_dir($name) =~ s/([^!-\$&-~])/sprintf '%%%02X', ord $1/ger;
+	my $pattern = $what eq 'wait' ? qr/^wait \d+ [xs] \Q$path\E /m : qr/^keep [xs] \Q$path\E /m;
+	my @texts = grep { /-\d{10}$/ } eval { $client->ls($room) };
 
-	return $node->{data} =~ /\bwaits=/;
+	return scalar grep { (eval { $client->get("$room/$_")->{data} } // '') =~ $pattern } @texts;
 }
 
 sub lock_ephemerals

@@ -82,6 +82,10 @@ Wait until the statement of a session has failed with 57014, and run another one
 
 The same, with which the cycle closes: returns at once.
 
+=item limits()
+
+Give all waits a lock_timeout, for C<ends(lasts =E<gt> 1)>.
+
 =item closed()
 
 The cycle has closed only now (by something other than a statement).
@@ -102,6 +106,8 @@ The cycle has closed only now (by something other than a statement).
               has ended
   loose       the members are no simple cycle; the order of the lines of the
               error is not looked at
+  lasts       no search finds the cycle: none fails but by lock_timeout, and at
+              least one does
 
 Returns the results of those who failed, by name.
 
@@ -224,6 +230,14 @@ sub closes
 	return;
 }
 
+sub limits
+{
+	my ($self) = @_;
+
+	$self->does($_, "SET LOCAL lock_timeout = '${stays}s'") for @{ $self->{names} };
+	return;
+}
+
 sub closed { $_[0]{closed} = now(); return; }
 
 # Lines of an error: hashes of who waits, and for whom; none if a line is not as
@@ -238,7 +252,7 @@ sub _lines
 	{
 		my $of = sub { return $_[0] =~ /process (\d+ of instance \w+)/gi; };
 
-		if (/^($process) waits for (?:(?:exclusive|shared) lock|a permit of semaphore) "[^"]+" in ZooKeeper; blocked by ($process(?:, $process)*)\.$/)
+		if (/^($process) waits for (?:exclusive|shared) lock "[^"]+" in ZooKeeper; blocked by ($process)\.$/)
 		{
 			push @lines, { who => $of->($1), for => [ $of->($2) ] };
 		}
@@ -288,6 +302,7 @@ sub ends
 	my %members = map { map { ($_ => 1) } @$_ } @groups;
 	my %among = map { ($_ => 1) } @{ $expected{among} // $self->{names} };
 	my @idle = @{ $expected{idle} // [] };
+	my $lasts = !$check || $expected{lasts};
 	my (%failed, @wrong, $timed_out, $error);
 
 	while (my @busy = grep { $sent->{$_} } @{ $self->{names} })
@@ -318,7 +333,7 @@ sub ends
 				$failed{$name} = { %$result, at => now() };
 				$then = $expected{after}{$name} // 'ROLLBACK';
 			}
-			elsif (!$check && ($state eq '55P03' || ($result->{out} // '') eq 'f'))
+			elsif ($lasts && ($state eq '55P03' || ($result->{out} // '') eq 'f'))
 			{
 				$timed_out = 1;
 				$then = $expected{after}{$name} // 'ROLLBACK';
@@ -328,7 +343,7 @@ sub ends
 				push @wrong, "$name: $state: $result->{message}";
 				$then = 'ROLLBACK';
 			}
-			elsif (!$check && now() - $self->{waits} < $stays && $members{$name})
+			elsif ($lasts && now() - $self->{waits} < $stays && $members{$name})
 			{
 				# whoever times out has let go before we hear of it
 				push @wrong, "$name goes on";
@@ -346,14 +361,12 @@ sub ends
 
 	my @victims = sort keys %failed;
 	my ($least, $most) = ref $expected{victims} ? @{ $expected{victims} }
-	  : (($expected{victims} // scalar @groups) x 2);
+	  : (($expected{lasts} ? 0 : $expected{victims} // scalar @groups) x 2);
 
 	is(join('; ', @wrong), '', "$self->{title}: all others go on");
-	if (!$check)
-	{
-		ok($most == 0 || $timed_out, "$self->{title}: the cycle stays until a timeout");
-		return {};
-	}
+	ok($timed_out || !$expected{lasts} && ($check || $most == 0),
+		"$self->{title}: the cycle stays until a timeout") if $lasts;
+	return {} unless $check;
 	ok(@victims >= $least && @victims <= $most,
 		"$self->{title}: fails with 40P01: " . (join(', ', @victims) || 'nobody'))
 	  or diag(explain(\%failed));

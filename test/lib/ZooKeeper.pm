@@ -945,10 +945,6 @@ create C<_c_E<lt>uuidE<gt>E<lt>kindE<gt>E<lt>sequenceE<gt>>, kind being
 
 The same for many directories, which have to be there; returns the paths.
 
-=item tellers(@dirs)
-
-How many contenders in these directories tell of a wait in their notes.
-
 =item contenders($dir)
 
 All in the queue, in its order; as a list of names.
@@ -979,7 +975,6 @@ returns how many.
 
 sub enqueue { return $_[0]->_call('enqueue', $_[1], $_[2] // '-lock-'); }
 sub enqueue_each { return @{ $_[0]->_call('enqueue_each', $_[1], $_[2] // '-lock-') }; }
-sub tellers { my $self = shift; return $self->_call('tellers', [@_]); }
 sub contenders { return @{ $_[0]->_call('contenders', $_[1]) }; }
 sub position { return $_[0]->_call('position', $_[1]); }
 

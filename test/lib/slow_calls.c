@@ -63,7 +63,7 @@ delay(const char *name)
 ssize_t
 write(int fd, const void *data, size_t size)
 {
-	static const char of_scan[] = "holds of waiting backends";
+	static const char of_scan[] = "waits for slots";
 	static ssize_t (*real) (int, const void *, size_t);
 
 	if (real == NULL)

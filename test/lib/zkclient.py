@@ -244,17 +244,6 @@ class Client:
             for directory in directories]
         return [result.get(60) for result in results]
 
-    def tellers(self, directories):
-        """How many contenders in these tell of a wait."""
-        lists = [(path, self._zk.get_children_async(path))
-                 for path in directories]
-        notes = [self._zk.get_async(path + '/' + child)
-                 for path, children in lists for child in children.get(60)]
-        for note in notes:
-            note.wait(60)
-        return sum(note.successful() and b' waits=' in (note.value[0] or b'')
-                   for note in notes)
-
     def contenders(self, directory):
         return in_order(self._zk.get_children(directory))
 

@@ -178,7 +178,7 @@ typedef struct Act
 }			Act;
 
 /*
- * The same act, when it is carried out: whose wait it ends, for which probe.
+ * The same act, when it is carried out: whose wait it may end.
  */
 typedef struct DoneAct
 {
@@ -186,7 +186,7 @@ typedef struct DoneAct
 	int			pid;
 	bool		between;		/* a reader is behind a writer that waits */
 	int64_t		at;
-	int64_t		probed_at;
+	int64_t		confirmed_at;
 }			DoneAct;
 
 #define MAX_ACTS		64
@@ -1590,7 +1590,7 @@ find_act(const Client *client)
 
 /*
  * A deadlock may be ended when the cycle is over, by an act that was on its
- * way.  But the cycle was there when the probe was created (detector.c),
+ * way.  But the cycle was there when it was first confirmed (deadlock.c),
  * whatever has failed; unless a reader is behind a writer's znode, which stays
  * for a moment when that has given up.
  */
@@ -1604,12 +1604,12 @@ may_be_late(const Client *client, bool local)
 	if (local)
 		return had_just_ended(client, sim_now());
 	return act != NULL &&
-		(act->between || act->probed_at <= client->went_on_until) &&
+		(act->between || act->confirmed_at <= client->went_on_until) &&
 		had_just_ended(client, act->at);
 }
 
 /*
- * Whoever acts looks at his own members first (confirm.c).  So an act that
+ * Whoever acts looks at his own members first (core/deadlock.c).  So an act that
  * ends this wait left ahead of the end of the cycle, or the look ahead of it
  * began before; any act will do, since it does not tell whose wait it ends.
  */
@@ -1632,18 +1632,6 @@ check_look(int instance)
 	acts[instance].looked_at = sim_now();
 }
 
-/*
- * A worker searches from an edge, when that has been written into the note: so
- * the instance of a deadlock that is the last to write its own sees all of it.
- */
-void
-check_search(int instance, const char *from, const char *to)
-{
-	if (!ensemble_had(from, to) && restored_at == 0)
-		sim_violation("acts", "instance %d searches, but the note of %s has not had %s",
-					  instance, from, to);
-}
-
 /* A worker sends the end of a deadlock. */
 void
 check_act(int instance)
@@ -1664,16 +1652,6 @@ check_blind_act(int instance)
 				  instance);
 }
 
-/* A worker asks others about a deadlock in which one waits for the next. */
-void
-check_members(int instance, int members, int on_cycle)
-{
-	if (members != on_cycle)
-		sim_violation("members",
-					  "instance %d asks about %d members, of which %d are the deadlock",
-					  instance, members, on_cycle);
-}
-
 /* A session has created this, and sends the same multi again. */
 void
 check_sent_again(const char *path)
@@ -1682,28 +1660,30 @@ check_sent_again(const char *path)
 }
 
 /*
- * A deadlock is ended, and an instance with a member has not answered, by the
- * log.  An older copy lacks answers that have been read.
+ * A deadlock is ended, and an instance with a member has not confirmed it.  An
+ * older copy lacks confirms that have been read.
  */
 void
-check_unanswered(int actor, int instance)
+check_unconfirmed(int actor, const char *confirm)
 {
 	if (restored_at == 0)
-		sim_violation("acts",
-					  "instance %d acts without an answer of instance %d",
-					  actor, instance);
+		sim_violation("acts", "instance %d acts, but there is no %s", actor,
+					  confirm);
 }
 
 /* The leader carries such an act out. */
 void
-check_acted(int instance, int pid, bool between, int64_t probed_at)
+check_acted(int instance, const int *pids, int n, bool between,
+			int64_t confirmed_at)
 {
 	Acts	   *of = &acts[instance];
 
-	of->done[of->ndone++ % MAX_ACTS] = (DoneAct)
+	nacts++;
+	for (int i = 0; i < n; i++)
+		of->done[of->ndone++ % MAX_ACTS] = (DoneAct)
 	{
-		.number = ++nacts,.pid = pid,.between = between,.at = sim_now(),
-		.probed_at = probed_at
+		.number = nacts,.pid = pids[i],.between = between,.at = sim_now(),
+		.confirmed_at = confirmed_at
 	};
 }
 

@@ -66,10 +66,10 @@ extern bool check_excuses(void);
 extern bool check_losses(void);
 extern void check_restored(int instance);
 extern void check_expired(int instance, int64_t id);
-extern void check_acted(int instance, int pid, bool between,
-						int64_t probed_at);
+extern void check_acted(int instance, const int *pids, int n, bool between,
+						int64_t confirmed_at);
 extern void check_sent_again(const char *path);
-extern void check_unanswered(int actor, int instance);
+extern void check_unconfirmed(int actor, const char *confirm);
 extern void check_expect_delays(int64_t nap_us, int64_t message_us,
 								int64_t lag_us);
 extern void check_disturb(int64_t us);

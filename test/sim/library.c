@@ -1277,7 +1277,7 @@ is_verdict(const zoo_op_t *op)
 	const char *name = op->type == REQUEST_CREATE ?
 		strstr(op->create_op.path, "/%waits/") : NULL;
 
-	return name != NULL && strstr(name, "/verdict-") != NULL;
+	return name != NULL && strncmp(name, "/%waits/ended.", 14) == 0;
 }
 
 /* What is sent now is, or is not any more, what a connection is tried by. */

@@ -285,7 +285,6 @@ static const struct
 	{"order", "guarantee 7, order"},
 	{"fairness", "guarantee 7: handoffs end with the quantum"},
 	{"acts", "guarantee 8: who fails with 40P01 is in a deadlock"},
-	{"members", "guarantee 8: the deadlock that is shown is one"},
 	{"victims", "guarantee 8: one session of a deadlock fails"},
 	{"errors", "guarantees 8 and 9: an error has its cause"},
 	{"lost wake-up", "guarantee 9, nothing hangs"},

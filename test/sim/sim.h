@@ -141,6 +141,19 @@ extern void check_committing(int backend, bool quorum);
 extern void check_committed(int backend);
 extern void check_deadlock(int backend, bool local);
 extern void check_look(int instance);
+
+/* An edge of a deadlock between instances. */
+typedef struct SimEdge
+{
+	const char *teller;			/* id of its instance */
+	const char *from;			/* lock directories */
+	const char *to;
+	const char *keeper;			/* a contender, or NULL */
+	int			pid;			/* of the process that waits */
+} SimEdge;
+
+extern void check_cycle(int instance, const char *hash, const SimEdge *edges,
+						int n);
 extern void check_session(int instance, int64_t id);
 extern void check_lease(int instance, int64_t until);
 extern void check_sleep(int instance, int64_t ms, int64_t due_ms);
@@ -149,7 +162,6 @@ extern void check_watches(int instance, size_t library,
 extern void check_token(int backend, int name, int64_t token);
 extern void check_leave(int instance, const char *path);
 extern void check_next(int instance, const char *path, int number);
-extern void check_search(int instance, const char *from, const char *to);
 extern void check_act(int instance);
 extern void check_noticed(int instance);
 extern void check_asked(void);
@@ -173,7 +185,6 @@ extern void check_claim_shown(int users, int64_t over_us);
 extern void check_claims_settled(int backend);
 extern void check_lost(int instance, const char *name);
 extern void check_blind_act(int instance);
-extern void check_members(int instance, int members, int on_cycle);
 
 /* workload.c: what the clients of backends do */
 typedef enum SimStep

@@ -245,10 +245,12 @@ add_lock(ClientState *client, int name)
 
 	statement->names[0] = name;
 	statement->nnames = 1;
+	/* a deadlock by way of permits is not found */
 	if (name == semaphore)
 	{
 		statement->mode = SIM_PERMIT;
 		statement->permits = permits;
+		statement->timeout_ms = sim_between(1, 3000);
 	}
 	else if (sim_chance(sharing))
 		statement->mode = SIM_SHARED;
@@ -273,7 +275,7 @@ add_several(ClientState *client, bool any)
 			client->first_name + (semaphore == 0 ? 1 : 0);
 	if (sim_chance(sharing))
 		statement->mode = SIM_SHARED;
-	/* a deadlock by way of any of several within an instance is not found */
+	/* nor is one by way of any of several */
 	if (any || sim_chance(prone ? 20000 : 200000))
 		statement->timeout_ms = sim_between(1, 3000);
 	statement->try = any && sim_chance(700000);

@@ -36,7 +36,7 @@
 
 #define BUCKETS			256
 #define MAX_SESSIONS	256
-#define MEMBER_SIZE		1400	/* of a part of a line of a probe */
+#define CYCLE_EDGES		64
 #define NOTICE_US		8000000 /* until a server that is cut off notices */
 #define ELECTION_US		1500000
 
@@ -143,6 +143,24 @@ static int64_t lag_us;
 static uint64_t reigns;			/* counts leaders */
 static uint64_t epoch;			/* the same, but for copies that are
 								 * restored */
+/* A cycle that a worker ends: see check_cycle(). */
+typedef struct CycleEdge
+{
+	char		teller[64];
+	char		from[256];
+	char		to[256];
+	char		keeper[512];
+	int			pid;
+}			CycleEdge;
+
+typedef struct Cycle
+{
+	char		hash[64];
+	int			nedges;
+	CycleEdge	edges[CYCLE_EDGES];
+}			Cycle;
+
+static Cycle cycles[MAX_INSTANCES];
 static int64_t commit_at;		/* the last write that waits for its turn */
 static uint64_t nwrites;
 static uint64_t nrequests;
@@ -874,86 +892,6 @@ new_reply(const Request *request)
 	return reply;
 }
 
-static bool
-has_text(const char *data, int len, const char *text)
-{
-	return len > 0 && memmem(data, len, text, strlen(text)) != NULL;
-}
-
-/*
- * Has this instance answered a probe?  It deletes its answer when nothing has
- * happened for a while, which the act need not know (confirm.c).
- */
-static bool
-has_answered(int instance, const Node *probe)
-{
-	char		prefix[32];
-
-	snprintf(prefix, sizeof(prefix), "/answer-%.10s-",
-			 strrchr(probe->path, '-') + 1);
-	for (int i = ntxns - 1; i >= 0 && txns[i]->zxid > probe->czxid; i--)
-		for (int j = 0; j < txns[i]->nchanges; j++)
-		{
-			const Change *change = &txns[i]->changes[j];
-			const Session *session = change->kind == CHANGE_CREATE &&
-				strstr(change->path, prefix) != NULL ?
-				find_session(change->owner) : NULL;
-
-			if (session != NULL && session->instance == instance)
-				return true;
-		}
-	return false;
-}
-
-/* The probe that a verdict is about, or NULL. */
-static const Node *
-find_probe(const char *verdict)
-{
-	const char *name = strrchr(verdict, '/');
-	char		path[1200];
-
-	snprintf(path, sizeof(path), "%.*s/probe-%s", (int) (name - verdict),
-			 verdict, name + strlen("/verdict-"));
-	return find(&servers[leader].tree, path);
-}
-
-/*
- * A member of a deadlock, as a line of a probe has it (core/deadlock/probe.c).
- */
-typedef struct Member
-{
-	char		from[MEMBER_SIZE];
-	char		between[MEMBER_SIZE];	/* or "" */
-	char		wait[MEMBER_SIZE];
-	const char *to;				/* its end */
-	int			pid;			/* of the process that waits */
-}			Member;
-
-/* Copy the text before the delimiter; returns the text after it. */
-static const char *
-take_field(const char *text, char delimiter, char field[MEMBER_SIZE])
-{
-	const char *end = strchr(text, delimiter);
-
-	if (end == NULL || end - text >= MEMBER_SIZE)
-		sim_lacks("such a line of a probe");
-	snprintf(field, MEMBER_SIZE, "%.*s", (int) (end - text), text);
-	return end + 1;
-}
-
-/* Returns the next line.  No byte of ours has to be encoded. */
-static const char *
-read_member(const char *line, Member * member)
-{
-	for (int i = 0; i < 4; i++)	/* the fourth is it */
-		line = take_field(line, ' ', member->from);
-	line = take_field(line, ' ', member->between);
-	line = take_field(line, '\n', member->wait);
-	member->to = strrchr(member->wait, ',') + 1;
-	(void) sscanf(member->wait, "%*d,%*d,%d,", &member->pid);
-	return line;
-}
-
 static void
 look_at_znode(int actor, const char *path)
 {
@@ -961,69 +899,122 @@ look_at_znode(int actor, const char *path)
 		sim_violation("acts", "instance %d acts, but %s is gone", actor, path);
 }
 
-/*
- * An act is carried out: all that it is about is there, and each wait of
- * others has been confirmed, and is still in the note of what is held
- * meanwhile.
- */
-static void
-look_at_member(int actor, const Node *probe, const Member * member)
+/* Has an instance a znode in this lock directory? */
+static bool
+has_contender(int instance, const char *path)
 {
-	const Node *note = find(&servers[leader].tree, member->from);
+	const Node *directory = find(&servers[leader].tree, path);
+	const Node *child = directory ? directory->children : NULL;
+
+	for (; child; child = child->sibling)
+		if (child->owner != 0 &&
+			find_session(child->owner)->instance == instance)
+			return true;
+	return false;
+}
+
+/*
+ * An act is carried out: each edge is confirmed, and what it is about is there.
+ * Returns when it was confirmed, or INT64_MAX.
+ */
+static int64_t
+look_at_edge(int actor, const char *directory, const Cycle *cycle,
+			 const CycleEdge *edge)
+{
+	char		path[1200];
+	const Node *confirm;
 	int			instance;
 
-	look_at_znode(actor, member->from);
-	look_at_znode(actor, member->to);
-	if (member->between[0] != '\0')
-		look_at_znode(actor, member->between);
-	instance = find_session(note->owner)->instance;
-	if (instance == actor)
-		return;
-	if (!has_answered(instance, probe))
-		check_unanswered(actor, instance);
-	if (!has_text(note->data, note->len, member->wait))
-		sim_violation("acts", "instance %d acts, but %s does not wait for %s",
-					  actor, member->from, member->to);
+	snprintf(path, sizeof(path), "%s/%s.%s", directory, cycle->hash,
+			 edge->teller);
+	confirm = find(&servers[leader].tree, path);
+	if (confirm == NULL)
+	{
+		check_unconfirmed(actor, path);
+		return INT64_MAX;
+	}
+	instance = find_session(confirm->owner)->instance;
+	if (!has_contender(instance, edge->from))
+		sim_violation("acts", "instance %d acts, but instance %d has no contender in %s",
+					  actor, instance, edge->from);
+	if (!has_contender(instance, edge->to))
+		sim_violation("acts", "instance %d acts, but instance %d has no contender in %s",
+					  actor, instance, edge->to);
+	if (edge->keeper[0] != '\0')
+		look_at_znode(actor, edge->keeper);
+	return confirm->ctime;
 }
 
 static void
-look_at_act(int actor, const Node *probe)
+look_at_act(int actor, const char *ended)
 {
-	int			victim = 0;
+	const char *name = strrchr(ended, '/');
+	char		directory[1024];
+	const Cycle *cycle = &cycles[actor];
+	int			pids[CYCLE_EDGES];
+	int			npids = 0;
 	bool		between = false;
+	int64_t		confirmed = INT64_MAX;
 
-	if (probe == NULL)
-		sim_violation("acts", "instance %d acts without a probe", actor);
-	for (const char *line = probe->data; *line != '\0';)
+	snprintf(directory, sizeof(directory), "%.*s", (int) (name - ended), ended);
+	if (strcmp(name + strlen("/ended."), cycle->hash) != 0)
+		sim_violation("acts", "instance %d acts without a cycle", actor);
+	for (int i = 0; i < cycle->nedges; i++)
 	{
-		Member		member;
+		const CycleEdge *edge = &cycle->edges[i];
+		int64_t		at = look_at_edge(actor, directory, cycle, edge);
 
-		line = read_member(line, &member);
-		look_at_member(actor, probe, &member);
-		if (victim == 0)
-			victim = member.pid;
-		between |= member.between[0] != '\0';
+		if (at < confirmed)
+			confirmed = at;
+		pids[npids++] = edge->pid;
+		between |= edge->keeper[0] != '\0';
 	}
-	check_acted(actor, victim, between, probe->ctime * 1000);
+	check_acted(actor, pids, npids, between, confirmed * 1000);
+}
+
+/* A worker is about to send the end of a deadlock, one at a time. */
+void
+check_cycle(int instance, const char *hash, const SimEdge *edges, int n)
+{
+	Cycle	   *cycle = &cycles[instance];
+
+	memset(cycle, 0, sizeof(*cycle));
+	snprintf(cycle->hash, sizeof(cycle->hash), "%s", hash);
+	if (n == 0 || n > CYCLE_EDGES)
+		sim_violation("acts", "instance %d ends a cycle of %d edges", instance,
+					  n);
+	cycle->nedges = n;
+	for (int i = 0; i < n; i++)
+	{
+		CycleEdge  *edge = &cycle->edges[i];
+
+		snprintf(edge->teller, sizeof(edge->teller), "%s", edges[i].teller);
+		snprintf(edge->from, sizeof(edge->from), "%s", edges[i].from);
+		snprintf(edge->to, sizeof(edge->to), "%s", edges[i].to);
+		snprintf(edge->keeper, sizeof(edge->keeper), "%s",
+				 edges[i].keeper ? edges[i].keeper : "");
+		edge->pid = edges[i].pid;
+	}
 }
 
 /*
- * Tell the checkers of the end of a deadlock.  A verdict has a name of its
- * own, so if the session has it already, this act is the one that created it.
+ * Tell the checkers of the end of a deadlock.  Its znode is named by the cycle,
+ * which comes once: so if the session has it already, this act is the one that
+ * created it.
  */
 static void
 tell_of_act(const Request *request, bool done)
 {
 	const Request *last = &request->ops[request->nops - 1];
-	const Node *verdict;
+	const Node *ended;
 
-	if (last->kind != REQUEST_CREATE || strstr(last->path, "/verdict-") == NULL)
+	if (last->kind != REQUEST_CREATE ||
+		strstr(last->path, "/%waits/ended.") == NULL)
 		return;
-	verdict = find(&servers[leader].tree, last->path);
+	ended = find(&servers[leader].tree, last->path);
 	if (done)
-		look_at_act(find_session(request->session)->instance,
-					find_probe(last->path));
-	else if (verdict != NULL && verdict->owner == request->session)
+		look_at_act(find_session(request->session)->instance, last->path);
+	else if (ended != NULL && ended->owner == request->session)
 		check_sent_again(last->path);
 }
 
@@ -2027,27 +2018,6 @@ ensemble_has_new_directory(const char *path, int instance, int64_t since)
 		if (session != NULL && session->instance == instance)
 			return true;
 	}
-	return false;
-}
-
-/* Have the data of this znode this text, or had they in the last minute? */
-bool
-ensemble_had(const char *path, const char *text)
-{
-	const Node *node = find(&servers[newest_server()].tree, path);
-
-	if (node != NULL && has_text(node->data, node->len, text))
-		return true;
-	for (int i = ntxns - 1;
-		 i >= 0 && txns[i]->time > sim_now() / 1000 - 60000; i--)
-		for (int j = 0; j < txns[i]->nchanges; j++)
-		{
-			const Change *change = &txns[i]->changes[j];
-
-			if (change->kind == CHANGE_SET && strcmp(change->path, path) == 0 &&
-				has_text(change->data, change->len, text))
-				return true;
-		}
 	return false;
 }
 

@@ -130,7 +130,6 @@ extern void ensemble_look_at_queue(const char *path, QueueVisitor visit,
 								   void *arg);
 extern bool ensemble_has_new_directory(const char *path, int instance,
 									   int64_t since);
-extern bool ensemble_had(const char *path, const char *text);
 extern void ensemble_print(void);
 extern int	ensemble_watches(const char *below);
 extern uint64_t ensemble_writes(void);

@@ -128,7 +128,7 @@ sub published
 	$s->run_ok(q{BEGIN; SELECT zk_lock('x'); SAVEPOINT s});
 	$w->send(lock('x'));
 	$s->send(lock('y'));
-	poll_until(sub { owner_waits($zk, 'x') }, 'the wait to be published');
+	poll_until(sub { told($zk, 'keep', 'x') }, 'the wait to be published');
 	return ($s, $w, $y);
 }
 
@@ -136,7 +136,7 @@ sub taken_back
 {
 	my ($what, $s, $w, $y) = @_;
 
-	poll_until(sub { !owner_waits($zk, 'x') }, 'the wait to be taken back');
+	poll_until(sub { !told($zk, 'keep', 'x') }, 'the wait to be taken back');
 	is(scalar(grep { /./ } contenders($zk, 'x')), 2, "$what: it is taken back, and the lock is kept");
 	$client->unlock($y);
 	$s->run_ok('ROLLBACK');
@@ -170,7 +170,7 @@ if (ZkScene::checks())
 	@all = ($s, $w, $y) = published();
 	$node{a}->safe_psql('postgres', 'ALTER SYSTEM SET zklock.deadlock_check = off');
 	$node{a}->reload;
-	poll_until(sub { !owner_waits($zk, 'x') }, 'the wait to be taken back');
+	poll_until(sub { !told($zk, 'keep', 'x') }, 'the wait to be taken back');
 	pass('off: it is taken back');
 	$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid . ')');
 	is($s->result->{sqlstate}, '57014', 'off: the wait goes on');
@@ -187,11 +187,11 @@ if (ZkScene::checks())
 is(join(' ', map { $_->safe_psql('postgres', 'SELECT sessions FROM zk_session') } values %node),
 	'1 1 1', 'no session has ended');
 #
-# A member gives up while others are asked
+# A member gives up while others are to confirm
 #
 
-# The owner's instance does not answer until the holder has given up: then its
-# own edge is there still, but the victim's instance looks at its own once more.
+# The owner's instance does not confirm until the holder has given up: then its
+# own edge is there still, but that of the victim's instance is not.
 if (ZkScene::checks())
 {
 	for my $name (qw(a b))
@@ -203,8 +203,8 @@ if (ZkScene::checks())
 	}
 	$node{a}->safe_psql('postgres', 'CREATE TABLE t AS SELECT 1 AS i');
 	my $worker = worker_of($node{b});
-	my $probes = sub { return scalar grep { /^probe-/ } eval { $client->ls('/zklock/%waits') } };
-	my $s = ZkScene->new($zk, 'a member gives up while others are asked',
+	my $confirms = sub { return scalar grep { /^[0-9a-f]{32}\./ } eval { $client->ls('/zklock/%waits') } };
+	my $s = ZkScene->new($zk, 'a member gives up while others are to confirm',
 		holder => $node{a}, owner => $node{b}, victim => $node{a});
 
 	$s->does(holder => lock('x'));
@@ -212,15 +212,15 @@ if (ZkScene::checks())
 	$s->does(victim => 'UPDATE t SET i = i');
 	$s->waits(owner => lock('x'), queue => { x => 2 });
 	$s->waits(victim => lock('y'), queue => { y => 2 });
-	poll_until(sub { owner_waits($zk, 'y') }, 'the owner to publish');
+	poll_until(sub { told($zk, 'keep', 'y') }, 'the owner to publish');
 	kill STOP => $worker;
 	$s->does(holder => 'SAVEPOINT s');
 	$s->waits(holder => 'UPDATE t SET i = i', tier => 1);
-	poll_until(sub { $probes->() == 1 }, 'others to be asked');
+	poll_until(sub { $confirms->() == 1 }, 'its instance to confirm');
 	$node{a}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $s->pid('holder') . ')');
 	$s->gives_up(holder => 'ROLLBACK TO s');
 	kill CONT => $worker;
-	poll_until(sub { $probes->() == 0 }, 'the answer');
+	poll_until(sub { $confirms->() == 0 }, 'that to be taken back');
 	$s->does(holder => 'COMMIT');
 	$s->ends(victims => 0);
 	wait_no_contenders($zk, $_) for ('x', 'y');

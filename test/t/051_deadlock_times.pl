@@ -117,7 +117,7 @@ for my $timeout (1000, 100)
 	$a->reload;
 	$a->poll_query_until('postgres', "SELECT current_setting('log_min_messages') = 'debug2'");
 	$slow->delay_scan(500);
-	my $time = cycle(2, sub { $a->wait_for_log(qr/holds of waiting backends/, -s $a->logfile); });
+	my $time = cycle(2, sub { $a->wait_for_log(qr/waits for slots/, -s $a->logfile); });
 	$slow->delay_scan(0);
 	diag sprintf('a deadlock where each scan takes 0.5 s: %.3f s', $time);
 	cmp_ok($time, '<', 6, 'a deadlock ends soon though scans take long');

@@ -33,15 +33,6 @@ sub members_are
 	return;
 }
 
-# What the owner of a lock says of itself.
-sub note_of
-{
-	my ($name) = @_;
-	my ($owner) = contenders($zk, $name);
-
-	return $client->get(lock_dir($name) . "/$owner")->{data};
-}
-
 sub check
 {
 	my ($value) = @_;
@@ -87,13 +78,10 @@ $second->run_ok("BEGIN; SELECT zk_lock('x')");
 $fourth->send("SELECT zk_lock('x')");
 $fourth->wait_waiting(2);
 $second->send("SELECT zk_lock('y')");
-poll_until(sub { note_of('x') =~ / waits=/ }, 'the wait to be published');
+poll_until(sub { told($zk, 'keep', 'x') }, 'the wait to be published');
 pass('the wait is published');
-my $owner = $b->safe_psql('postgres', "SELECT owner FROM zk_queue('x') WHERE \"position\" = 1");
-like($owner, qr/ pid=\d+/, 'zk_queue shows who owns the lock');
-unlike($owner, qr/waits=/, '... without what workers tell each other');
 check('off');
-poll_until(sub { note_of('x') !~ / waits=/ }, 'the wait to be taken back');
+poll_until(sub { !told($zk, 'keep', 'x') }, 'the wait to be taken back');
 pass('it is taken back when the check is off');
 $third->send("SELECT zk_lock('x')");
 $third->wait_waiting(1);
@@ -112,7 +100,7 @@ $second->run_ok("BEGIN; SELECT zk_lock('x')");
 $fourth->send("SELECT zk_lock('x')");
 $fourth->wait_waiting(2);
 $second->send("SELECT zk_lock('y')");
-poll_until(sub { note_of('x') =~ / waits=/ }, 'the wait to be published again');
+poll_until(sub { told($zk, 'keep', 'x') }, 'the wait to be published again');
 lose_session($a, $client);
 is($fourth->result->{message}, undef, 'who waited for the lost lock has it');
 $fourth->run('ROLLBACK');

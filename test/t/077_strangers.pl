@@ -58,56 +58,46 @@ sub wait_empty_room
 # for nothing: no deadlock.
 #
 
+# A text by which somebody in instance z keeps one lock and waits for another; the
+# later its transaction began, the rather it is the victim.
+sub forged
+{
+	my ($kept, $wanted, $began) = @_;
+
+	return sprintf "zklock1 z\nwait 1 x %s 1 1 %s - - -\nkeep x %s 1\n",
+	  lock_dir($wanted), $began // 1, lock_dir($kept);
+}
+
+# The cycles that instances have confirmed.
+sub confirmed
+{
+	my %hashes = map { /^([0-9a-f]{32})\./ ? ($1 => 1) : () } in_room();
+
+	return keys %hashes;
+}
+
 {
 	my $p = ZkSession->new($a);
 	my $q = holder($b, 'y');
-	my $x = lock_dir('x');
-	my $y = lock_dir('y');
-	my %answered;
 
 	$p->run_ok("BEGIN; SELECT zk_lock('x')");
-	my $theirs = $stranger->enqueue($x);
+	my $theirs = $stranger->enqueue(lock_dir('x'));
 	$p->send("SELECT zk_lock('y')");
-	poll_until(sub { owner_data($x) =~ / waits=/ }, 'a to tell for whom it waits');
+	poll_until(sub { told($zk, 'keep', 'x') }, 'a to tell for whom it waits');
 
-	# the stranger says that the owner of y waits for the stranger's contender
-	my ($owner) = $stranger->contenders($y);
-	my $note = $stranger->get("$y/$owner")->{data};
-	my $forged = sprintf '%s waits=%d,1,%d,1,1,0,exclusive,0,1,%s', $note, $q->pid, $q->pid, $theirs;
-	$stranger->set("$y/$owner", $forged);
+	# the stranger says that the owner of y waits for x
+	my @made = $stranger->create("$room/z-", data => forged('y', 'x'), ephemeral => 1, sequence => 1);
+	poll_until(sub { confirmed() == 1 }, 'a to confirm the forged deadlock');
+	ok(!$p->done, 'open: a forged text alone makes nobody fail');
 
-	# a asks all members again and again, and nobody confirms that
-	my %probes;
-	poll_until(sub { $probes{$_} = 1 for grep { /^probe-/ } in_room(); keys %probes >= 2 },
-		'a to ask for the forged deadlock again');
-	ok(!$p->done, 'open: a forged note alone makes nobody fail');
-	is(owner_data($y), $forged, 'open: ... and it stays');
-
-	# the stranger does
-	poll_until(
-		sub {
-			for my $probe (grep { /^probe-/ && !$answered{$_} } in_room())
-			{
-				my $data = eval { $stranger->get("$room/$probe")->{data} } // next;
-				my @lines = split /\n/, $data;
-				my ($line) = grep { $lines[$_] =~ m{ \Q$y/$owner\E } } (0 .. $#lines);
-				my ($number) = $probe =~ /(\d+)$/;
-
-				$answered{$probe} = 1;
-				$stranger->create(sprintf('%s/answer-%s-%016x-', $room, $number, 1 << $line),
-					ephemeral => 1, sequence => 1) if defined $line;
-			}
-			return $p->done;
-		},
-		'the session to fail');
+	push @made, $stranger->create("$room/" . (confirmed())[0] . '.z', ephemeral => 1);
 	is($p->result->{sqlstate}, '40P01',
-		'open: who forges the answer, too, ends a session that waits in ZooKeeper');
+		'open: who forges the confirm, too, ends a session that waits in ZooKeeper');
 	$p->run_ok('ROLLBACK');
 	$q->run_ok('SELECT 1', 'open: a session that waits for nothing does not fail');
 	is(value($b, "SELECT count(*) FROM zk_locks WHERE name = 'y' AND NOT lost"), 1, '... and keeps its lock');
 	$q->run_ok('COMMIT');
-	$stranger->delete($theirs);
-	for (grep { /^answer-/ } in_room()) { eval { $stranger->delete("$room/$_") }; }
+	for (@made, $theirs) { eval { $stranger->delete($_) }; }
 	wait_empty_room();
 	$_->quit for ($p, $q);
 }
@@ -233,40 +223,12 @@ sub waits_for
 	my $theirs = $stranger->enqueue(lock_dir($held));
 
 	$session->send("SELECT zk_lock('$wanted')");
-	poll_until(sub { owner_data(lock_dir($held)) =~ / waits=/ }, 'a wait to be published');
+	poll_until(sub { told($zk, 'keep', $held) }, 'a wait to be published');
 	return { session => $session, node => $node, held => $held, theirs => $theirs };
 }
 
-# A probe with the wait that is told for a lock: line 1, which its instance is to
-# confirm.
-sub probe_about
-{
-	my ($held) = @_;
-	my $dir = lock_dir($held);
-	my ($owner) = $stranger->contenders($dir);
-	my ($wait) = owner_data($dir) =~ / waits=(\S+)/;
-
-	return "0 1 z $dir/_c_z-lock-0000000001  1,1,1,1,1,0,exclusive,0,1,$dir/_c_z-lock-0000000002\n"
-	  . "1 0 z $dir/$owner  $wait\n";
-}
-
-# Has the instance answered a probe?
-sub has_answered
-{
-	my ($node, $probe) = @_;
-	my ($number) = $probe =~ /(\d{10})$/;
-	my $session = hex session_of($node);
-
-	for (grep { /^answer-$number-/ } in_room())
-	{
-		my $answer = eval { $stranger->get("$room/$_") };
-		return $_ if $answer && $answer->{ephemeralOwner} == $session;
-	}
-	return;
-}
-
 #
-# A forged deadlock, and a forged verdict about it: nobody has failed
+# A forged deadlock, and its forged end: nobody has failed
 #
 
 {
@@ -274,35 +236,13 @@ sub has_answered
 	my $wait = waits_for($a, 'x0', 'y0');
 	my $latest = value($a, 'SELECT coalesce(max(id), 0) FROM zk_deadlocks');
 	my $forged = "FROM zk_deadlocks WHERE victim AND id > $latest";
-	my $theirs = probe_about('x0');
-	my ($other, $own) = split /^/, $theirs;
-	my ($wanted) = $own =~ /([^,]+)$/;
-	my ($probe, $tries);
 
-	# In the one its session is the victim.  In the other somebody else is, as if he
-	# waited for the lock that its session waits for.
-	my $ours = ($own =~ s/^1 0/1 1/r) . ($other =~ s/^0 1/0 0/r =~ s/0000000001/0000000003/r);
-	$theirs = ($other =~ s/[^,]+$/$wanted/r) . $own;
-	poll_until(
-		sub {
-			if ($tries++ % 50 == 0)
-			{
-				my ($first, $second) =
-				  map { $stranger->create("$room/probe-", data => $_, ephemeral => 1, sequence => 1) } ($ours, $theirs);
-
-				push @made, $first, $second;
-				$probe = { ours => $first, theirs => $second };
-			}
-			if ($probe && has_answered($a, $probe->{theirs}))
-			{
-				# when it has answered the second, it has looked at the first as well
-				push @made, map { $stranger->create($probe->{$_} =~ s/probe/verdict/r, ephemeral => 1) } qw(ours theirs);
-				$probe = undef;
-			}
-			return value($a, "SELECT count(*) $forged AND cluster_name = 'z'") ne '0';
-		},
+	push @made, $stranger->create("$room/z-", data => forged('y0', 'x0', 'f' x 16), ephemeral => 1, sequence => 1);
+	poll_until(sub { confirmed() == 1 }, 'a to confirm the forged deadlock');
+	push @made, $stranger->create("$room/ended." . (confirmed())[0], ephemeral => 1);
+	poll_until(sub { value($a, "SELECT count(*) $forged AND cluster_name = 'z'") ne '0' },
 		'a to note a forged deadlock');
-	pass('open: who forges a probe and its verdict adds a deadlock to zk_deadlocks');
+	pass('open: who forges a text and the end of its deadlock adds that to zk_deadlocks');
 	is(value($a, "SELECT count(*) $forged AND local"), 0, 'open: ... but none with a victim of the instance that it is shown by');
 	ok(!$wait->{session}->done, 'open: ... and nobody fails');
 
@@ -321,22 +261,17 @@ for my $round (1 .. 3)
 	my @keep = (holder($b, 'y1'), holder($a, 'y2'));
 	my @wait = (waits_for($a, 'x1', 'y1'), waits_for($b, 'x2', 'y2'));
 	my @dirs = map { lock_dir($_) } qw(x1 y1 x2 y2);
-	my %probe = map { $_->{node}->name => probe_about($_->{held}) } @wait;
-	my @probes = values %probe;
+	my @texts = map { $stranger->get("$room/$_")->{data} } grep { /-\d{10}$/ } in_room();
 	my @notes = map { owner_data(lock_dir($_)) } qw(x1 x2);
-	my @names = (
-		'probe-0000000007', 'probe-9999999999', 'answer-0000000007-ffffffffffffffff-0000000001',
-		'answer-0000000007-0000000000000000-9', 'verdict-0000000007',
-		'session-65.47:a-0000000000000001-0000000000000002',
-		'session-remote:65.47:a-0000000000000001-0000000000000002',
-		'session-%zz%0-ffffffffffffffff-ffffffffffffffff');
+	my @names = ('z-0000000007', '0123456789abcdef0123456789abcdef.z', 'ended.0123456789abcdef0123456789abcdef',
+		'-0000000007', 'z-00000000077', 'ended.', '.z');
 	my %reads = map { $_ => $proxy->requests("$_-0")->{exists} // 0 } qw(a b);
 	my $written = 0;
 
 	for my $i (1 .. 40)
 	{
-		make($room, sprintf('probe-%010d', rand 2**31), garble($probes[ rand @probes ])) for 1 .. 2;
-		make($room, garble($names[ rand @names ]), garble($notes[ rand @notes ]));
+		make($room, sprintf('z-%010d', rand 2**31), garble($texts[ rand @texts ])) for 1 .. 2;
+		make($room, garble($names[ rand @names ]), garble($texts[ rand @texts ]));
 		make('/zklock/%clusters', member_node($i), garble('zklock cluster=a host=db1 port=5432'));
 		make($dirs[ rand @dirs ], garble("_c_$uuid-lock-x"), garble($notes[ rand @notes ]));
 		my $dir = $dirs[ rand @dirs ];
@@ -355,22 +290,22 @@ for my $round (1 .. 3)
 		value($node, 'SELECT count(*) FROM zk_fleet_locks()');
 	}
 
-	# what detectors read
+	# what workers read: among all that, a text of a deadlock with each of them
+	my %held = (y1 => 'x1', y2 => 'x2');
+	push @made, $stranger->create("$room/z-", data => forged($_, $held{$_}), ephemeral => 1, sequence => 1)
+	  for keys %held;
 	for my $node (map { $_->{node} } @wait)
 	{
 		my $name = $node->name;
-		my ($probe, $tries);
+		my $session = hex session_of($node);
 
-		# an answer lasts as long as its probe
-		ok( poll_until(
-				sub {
-					push @made, $probe = $stranger->create("$room/probe-",
-						data => $probe{$name}, ephemeral => 1, sequence => 1)
-					  if $tries++ % 50 == 0;
-					return has_answered($node, $probe);
-				},
-				"$name to answer"),
-			"$name answers a probe among the garbled ones");
+		poll_until(
+			sub {
+				return grep { $_ && $_->{ephemeralOwner} == $session }
+				  map { eval { $stranger->get("$room/$_") } } grep { /^[0-9a-f]{32}\./ } in_room();
+			},
+			"$name to confirm");
+		pass("$name confirms a text among the garbled ones");
 		cmp_ok($proxy->requests("$name-0")->{exists} - $reads{$name}, '>=', 80, '... which it has read');
 	}
 
@@ -437,22 +372,14 @@ for my $node ($a, $b)
 	$w->send("SELECT zk_lock('x')");
 	poll_until(sub { $owner->contenders($x) == 2 }, 'somebody to wait for a');
 	$p->send("SELECT zk_lock('y')");
-	poll_until(
-		sub { my ($node) = $owner->contenders($x); $owner->get("$x/$node")->{data} =~ / waits=/ },
-		'a to tell for whom it waits');
-	poll_until(sub { $owner->exists('/own/%waits') }, 'the directory where deadlocks are confirmed');
-
+	poll_until(sub { grep { /-\d{10}$/ } eval { $owner->ls('/own/%waits') } }, 'a to tell for whom it waits');
 	my ($node) = $owner->contenders($y);
-	my $data = $owner->get("$y/$node")->{data};
 	my $session = session_of($b);
 	my %try = (
-		'forge a note' => sub { $stranger->set("$y/$node", "$data waits=1,1,1,1,1,0,exclusive,0,1,$x/$node") },
 		'read a note' => sub { $stranger->get("$y/$node") },
-		'read the probes' => sub { $stranger->ls('/own/%waits') },
-		'make a probe' => sub { $stranger->create('/own/%waits/probe-', ephemeral => 1, sequence => 1) },
-		'make an answer' =>
-		  sub { $stranger->create('/own/%waits/answer-0000000000-0000000000000003-', ephemeral => 1, sequence => 1) },
-		'make a verdict' => sub { $stranger->create('/own/%waits/verdict-0000000000', ephemeral => 1) },
+		'read the texts' => sub { $stranger->ls('/own/%waits') },
+		'make a text' => sub { $stranger->create('/own/%waits/z-', ephemeral => 1, sequence => 1) },
+		'make a confirm' => sub { $stranger->create('/own/%waits/0123456789abcdef0123456789abcdef.z', ephemeral => 1) },
 		'pretend to be an instance' => sub { $stranger->create('/own/%clusters/' . member_node(1), ephemeral => 1) });
 
 	for (sort keys %try)
@@ -461,7 +388,7 @@ for my $node ($a, $b)
 	}
 
 	# the session's password does not bring its credentials
-	for my $path ("$x/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-", '/own/%waits/probe-', '/own/%clusters/forged-')
+	for my $path ("$x/_c_89ab0123-4567-4def-8edc-ba9876543210-lock-", '/own/%waits/z-', '/own/%clusters/forged-')
 	{
 		ok(!eval { $stranger->create_in_session($session, $path); 1 } && $@ =~ /the create failed with -102/,
 			"creator: cannot make $path in the session of an instance") or diag($@);

@@ -54,8 +54,8 @@ like($out, qr/step \d+: memory:/, 'event_leaked is found');
 my %found = (
 	claim_not_renewed => 'claims|proofs',
 	clock_read_twice => 'sleep',
-	deadlock_checked_early => 'acts',
-	deadlock_not_minimal => 'members',
+	cycle_act_unchecked => 'acts',
+	cycle_ahead_fails => 'victims',
 	gap_owns => 'order',
 	heartbeat_always => 'requests',
 	release_before_commit => 'mutual exclusion|claims',

@@ -431,16 +431,11 @@ my @limits = (
 	[ ENTRY_BYTES => 4096, functions => 'zk_deadlocks` | 4,096' ],
 	[ ZK_DEADLOCKS => 32, views => 'the latest 32 [deadlocks' ],
 	[ HISTOGRAM_BUCKETS => 32, views => 'in 32 buckets' ],
-	[ WAITS_MAX_MEMBERS => 64, functions => 'deadlock between instances | 64;' ],
-	[ WAITS_MAX_MEMBERS => 64, src => 'members of a deadlock | 64;' ],
-	[ WAITS_MAX_MEMBERS => 64, deadlocks => 'more than 64 members' ],
-	[ MAX_NEW_EDGES => 1024, src => 'published already | 1,024;' ],
-	[ MAX_EDGES => 16384, src => 'publishes at a time | 16,384;' ],
-	[ MAX_EDGES_OF_HOLD => 64, src => '| 64 at a time;' ],
-	[ MAX_SEEN_OF_HOLD => 1024, src => 'past 1,024 none' ],
-	[ NOTE_MAX_WAITS => 16, src => "one lock's owner | 16 at a time" ],
-	[ MAX_QUESTIONS => 256, src => 'in a scan | 256;' ],
-	[ GRAPH_MAX_READS => 256, src => 'in a search | 256 |' ],
+	[ DEADLOCK_CYCLE => 64, functions => 'deadlock between instances | 64;' ],
+	[ DEADLOCK_CYCLE => 64, deadlocks => 'more than 64 members' ],
+	[ DEADLOCK_TEXTS => 8, deadlocks => 'at most eight texts' ],
+	[ DEADLOCK_TEXT_BYTES => 65536, deadlocks => "texts of 64\nkB" ],
+	[ MAX_CHILDREN => 2000, messages => 'more than 2,000 znodes in `%waits`' ],
 	[ MAX_PASSWORD_BYTES => 1000, settings => 'up to 1000 bytes' ]);
 
 my %constants = map { /^#define\s+(\w+)\s+(.*?)\s*(?:\/\*.*)?$/ ? ($1 => $2) : () }

@@ -117,9 +117,8 @@ scene('members', '/zklock/%%clusters/%08x-0000-4000-8000-000000000000-cluster');
 	my $theirs = $stranger->enqueue(lock_dir('held y'));
 
 	poll_until(sub { $stranger->exists('/zklock/%waits') }, 'the directory where deadlocks are confirmed');
-	scene('sessions', '/zklock/%%waits/session-65.47:a-%016x-0000000000000002');
-	scene('probes', '/zklock/%%waits/probe-%010d');
-	scene('answers', '/zklock/%%waits/answer-%010d-ffffffffffffffff-0000000001');
+	scene('texts', '/zklock/%%waits/z-%010d');
+	scene('confirms', '/zklock/%%waits/0123456789abcdef0123456789abcdef.%d');
 	scene('anything', '/zklock/%%waits/anything-%d');
 	$stranger->delete($theirs);
 	$end->();

@@ -25,20 +25,18 @@
 
 #include <cmocka.h>
 
-#include "core/deadlock/probe.h"
-#include "core/deadlock/vertex.h"
-#include "core/deadlock/waits.h"
+#include "core/deadlock.h"
 #include "core/lock/claim.h"
 #include "core/lock/note.h"
 #include "core/lock/znode.h"
 #include "core/member.h"
 #include "core/reason.h"
+#include "core/remote.h"
 #include "core/word.h"
 #include "soak.h"
 
 #define TEXT_SIZE	4096
 #define UUID		"89ab0123-4567-4def-8edc-ba9876543210"
-#define WAIT		"1,2,3,4,5,0,exclusive,0,1,/zklock/b/_c_" UUID "-lock-0000000002"
 
 typedef void (*Parser) (const char *text, int len);
 
@@ -144,46 +142,14 @@ static void
 parse_note(const char *text, int len)
 {
 	Note		note;
-	NoteWait	waits[NOTE_MAX_WAITS];
-	char	   *kept = malloc(len > 0 ? len : 1);
 	char		written[NOTE_SIZE];
-	int			nwaits;
 
 	note_parse(&note, text, len);
 	(void) note_is_of_instance(text, len);
 	(void) note_may_be_retained(text, len);
 	(void) note_is_revocation(text, len);
-	assert_true(note_leave_out_waits(text, len, kept) <= len);
 	if (note.kind == NOTE_OF_INSTANCE)
 		assert_true(note_write(&note, written) < NOTE_SIZE);
-	nwaits = note_parse_waits(text, len, waits);
-	assert_in_range(nwaits, 0, NOTE_MAX_WAITS);
-	for (int i = 0; i < nwaits; i++)
-	{
-		char		path[NOTE_VERTEX_SIZE];
-
-		note_lock_of(&waits[i], path);
-		(void) note_queue_of(&waits[i], path);
-		(void) note_wait_kind(&waits[i]);
-	}
-	free(kept);
-}
-
-static void
-parse_wait(const char *text, int len)
-{
-	NoteWait	wait;
-	NoteWait	again;
-	char		written[NOTE_WAIT_SIZE];
-	int			n;
-
-	if (!note_parse_wait(text, len, &wait))
-		return;
-	n = note_write_wait(&wait, written);
-	assert_in_range(n, 1, NOTE_WAIT_SIZE - 1);
-	assert_true(note_parse_wait(written, n, &again));
-	assert_true(note_same_wait(&wait, &again));
-	assert_string_equal(wait.to, again.to);
 }
 
 static void
@@ -227,46 +193,42 @@ parse_znode(const char *text, int len)
 }
 
 static void
-parse_probe(const char *text, int len)
+parse_waits(const char *text, int len)
 {
-	WaitDeadlock deadlock;
-	WaitDeadlock again;
-	ProbeName	name;
-	char	   *string = string_of(text, len);
-	char	   *written;
+	DeadlockText read;
+	DeadlockText again;
+	const DeadlockEdge **edges;
+	char		written[4 * TEXT_SIZE];
+	int			n;
 
-	probe_parse_name(string, &name);
-	free(string);
-	if (!probe_parse(text, len, &deadlock))
+	if (!deadlock_parse("t", text, len, &read))
 		return;
-	written = probe_write(&deadlock);
-	assert_true(probe_parse(written, (int) strlen(written), &again));
-	assert_true(waits_same_deadlock(&deadlock, &again));
-	free(written);
-	waits_free_deadlock(&deadlock);
-	waits_free_deadlock(&again);
+	edges = malloc((read.nedges + 1) * sizeof(*edges));
+	for (int i = 0; i < read.nedges; i++)
+		edges[i] = &read.edges[i];
+	n = deadlock_write("i", edges, read.nedges, written, sizeof(written));
+	assert_true(n < 0 || deadlock_parse("t", written, n, &again));
+	if (n >= 0)
+	{
+		assert_int_equal(again.nedges, read.nedges);
+		free(again.edges);
+		free(again.memory);
+	}
+	free(edges);
+	free(read.edges);
+	free(read.memory);
 }
 
 static void
-parse_vertex(const char *text, int len)
+parse_remote(const char *text, int len)
 {
 	char	   *string = string_of(text, len);
-	VertexSession session;
-	VertexNode	node;
-	char		vertex[VERTEX_SESSION_SIZE];
-	char		dir[NOTE_VERTEX_SIZE];
+	RemoteSession session;
+	char		name[REMOTE_NAME_SIZE];
 
-	if (vertex_parse(string, &session))
-		vertex_write(&session, vertex);
-	(void) vertex_of_application(string, &session);
-	(void) vertex_parse_node(string, &node);
-	if (strlen(string) < NOTE_VERTEX_SIZE)
-	{
-		(void) vertex_is_node(string);
-		(void) vertex_waits_dir_of(string, false, dir);
-		(void) vertex_waits_dir_of(string, true, dir);
-		(void) vertex_waits_dir_of_owner(string, dir);
-	}
+	if (remote_parse(string, &session))
+		remote_write(&session, name);
+	(void) remote_of_application(string, &session);
 	free(string);
 }
 
@@ -322,11 +284,7 @@ test_notes(void **state)
 	(void) state;
 	FUZZ(1, parse_note,
 		 "postgresql host=db1 port=5432 cluster=shop%20a pid=1234 retain=yes",
-		 "postgresql host=db1 port=5432 cluster=a pid=1 waits=" WAIT " waits=" WAIT,
 		 "__REVOKE__", "10.0.0.1-thread", "");
-	FUZZ(2, parse_wait, WAIT,
-		 "1,2,3,4,5,6,shared,7,8,/zklock/%0A/_c_" UUID "-__READ__0000000001",
-		 "1,2,3,4,5,6,permit,7,8,/zklock/s/locks/_c_" UUID "-lock-0000000001");
 }
 
 static void
@@ -350,23 +308,21 @@ test_znodes(void **state)
 }
 
 static void
-test_probes(void **state)
+test_waits(void **state)
 {
 	(void) state;
-	FUZZ(5, parse_probe, "probe-0000000001", "verdict-0000000001",
-		 "answer-0000000007-ffffffffffffffff-0000000001",
-		 "0 1 z /zklock/a/_c_" UUID "-lock-0000000001  " WAIT "\n"
-		 "1 0 y /zklock/b/_c_" UUID "-lock-0000000002  " WAIT "\n");
+	FUZZ(5, parse_waits, "zklock1 a\n",
+		 "zklock1 shop%20a\nwait 71 x /zklock/b 72 1f 2a ab"
+		 " /zklock/b/_c_" UUID "-lock-0000000001 71.1,73.f\n"
+		 "keep s /zklock/a 1c\nkeep c 65.47:shop 0\n"
+		 "wait 7 w 65.47:b 7 1 0 - - -\nkeep x /zklock/c 3\n");
 }
 
 static void
-test_vertices(void **state)
+test_remotes(void **state)
 {
 	(void) state;
-	FUZZ(6, parse_vertex, "65.47:a", "remote:65.47:shop", "zklock:65.47:a",
-		 "session-65.47:a-0000000000000001-0000000000000002",
-		 "/zklock/%waits/session-65.47:a-0000000000000001-0000000000000002",
-		 "/zklock/s/leases/_c_" UUID "-lease-0000000001");
+	FUZZ(6, parse_remote, "65.47:a", "65.47:shop", "zklock:65.47:a");
 }
 
 static void
@@ -393,8 +349,8 @@ main(void)
 		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_members),
 		cmocka_unit_test(test_znodes),
-		cmocka_unit_test(test_probes),
-		cmocka_unit_test(test_vertices),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_remotes),
 		cmocka_unit_test(test_claims),
 		cmocka_unit_test(test_words),
 	};

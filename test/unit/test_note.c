@@ -296,7 +296,7 @@ static void
 r4_what_is_not_known_is_kept(void **state)
 {
 	static const char *const strange[] = {
-		"waits=/a/b", "host", "hosts=h", "Host=h", "=", "a==b", "%", "%zz",
+		"host", "hosts=h", "Host=h", "=", "a==b", "%", "%zz",
 		"retain=no", "retain=yes,", "retain", "revoke=yes", "pid=", "pid=x",
 		"pid=-1", "pid=01", "pid=7x", "pid=2147483648",
 		"pid=99999999999999999999999"
@@ -452,227 +452,6 @@ we_read_the_first_words(void **state)
 }
 
 /*
- * Waits
- */
-
-static const char *const some_wait =
-	"71,1000,92,2000,1700000000000000,DEADBEEF00000001,exclusive,0,1,"
-	"/zklock/stock%252F17/_c_x-lock-0000000042";
-
-static void
-make_wait(NoteWait *wait, int number, NoteWaitKind kind)
-{
-	memset(wait, 0, sizeof(*wait));
-	wait->hold.pid = number;
-	wait->hold.since = INT64_C(1000) + number;
-	wait->wait.pid = number + 1;
-	wait->wait.since = INT64_MAX;
-	wait->began = 0;
-	wait->chain = (uint64_t) number << 60;
-	wait->kind = kind;
-	wait->permits = kind == NOTE_WAIT_PERMIT ? INT_MAX : 0;
-	wait->alternatives = 1 + number;
-	snprintf(wait->to, sizeof(wait->to), "%sroot/a lock, %d%%2F",
-			 kind == NOTE_WAIT_SESSION ? "" : "/", number);
-}
-
-/* With all that it tells, but for the waits. */
-static int
-write_with_waits(const NoteWait *waits, int nwaits, const char *others,
-				 char data[NOTE_FULL_SIZE])
-{
-	Note		note;
-	int			len;
-
-	note_set_contender(&note, "db1", 5432, "shop a", 1234, true);
-	snprintf(note.others, sizeof(note.others), "%s", others);
-	len = note_write_waits(&note, waits, nwaits, data);
-	assert_int_equal(len, strlen(data));
-	assert_true(len < NOTE_FULL_SIZE);
-	return len;
-}
-
-static void
-assert_same_waits(const NoteWait *a, const NoteWait *b)
-{
-	assert_true(note_same_wait(a, b));
-	assert_int_equal(a->began, b->began);
-	assert_int_equal(a->kind, b->kind);
-	assert_int_equal(a->permits, b->permits);
-	assert_int_equal(a->alternatives, b->alternatives);
-}
-
-static void
-w1_waits_are_written_behind_the_known_words(void **state)
-{
-	char		data[NOTE_FULL_SIZE];
-	char		expected[NOTE_FULL_SIZE];
-	NoteWait	waits[NOTE_MAX_WAITS];
-
-	(void) state;
-	snprintf(data, sizeof(data), "postgresql pid=7 waits=%s retain=yes",
-			 some_wait);
-	assert_int_equal(note_parse_waits(data, (int) strlen(data), waits), 1);
-	assert_int_equal(waits[0].hold.pid, 71);
-	assert_int_equal(waits[0].hold.since, 1000);
-	assert_int_equal(waits[0].wait.pid, 92);
-	assert_int_equal(waits[0].wait.since, 2000);
-	assert_int_equal(waits[0].began, 1700000000000000);
-	assert_true(waits[0].chain == 0xDEADBEEF00000001);
-	assert_int_equal(waits[0].kind, NOTE_WAIT_EXCLUSIVE);
-	assert_string_equal(waits[0].to,
-						"/zklock/stock%2F17/_c_x-lock-0000000042");
-
-	(void) write_with_waits(waits, 1, "a=1 b", data);
-	snprintf(expected, sizeof(expected),
-			 "postgresql host=db1 port=5432 cluster=shop%%20a pid=1234"
-			 " waits=%s a=1 b retain=yes", some_wait);
-	assert_string_equal(data, expected);
-}
-
-static void
-w2_there_is_room_for_all_waits(void **state)
-{
-	char		data[NOTE_FULL_SIZE];
-	NoteWait	waits[NOTE_MAX_WAITS + 1];
-	NoteWait	again[NOTE_MAX_WAITS];
-	Note		note;
-	int			len;
-
-	(void) state;
-	for (int i = 0; i <= NOTE_MAX_WAITS; i++)
-	{
-		make_wait(&waits[i], INT_MAX - 1, NOTE_WAIT_PERMIT);
-		waits[i].alternatives = INT_MAX;
-		waits[i].began = INT64_MAX;
-		waits[i].chain = UINT64_MAX - (uint64_t) i;
-		memset(waits[i].to, ' ', NOTE_VERTEX_SIZE - 1);
-		waits[i].to[0] = '/';
-		waits[i].to[NOTE_VERTEX_SIZE - 1] = '\0';
-	}
-	len = write_with_waits(waits, NOTE_MAX_WAITS + 1, letters(180), data);
-	assert_int_equal(note_parse_waits(data, len, again), NOTE_MAX_WAITS);
-	for (int i = 0; i < NOTE_MAX_WAITS; i++)
-		assert_same_waits(&waits[i], &again[i]);
-
-	/* and the rest has what it has without them */
-	note_parse(&note, data, len);
-	assert_string_equal(note.others, letters(180));
-	assert_true(may_be_retained_plain(data, len));
-	len = write_with_waits(waits, 3, letters(200), data);
-	note_parse(&note, data, len);
-	assert_string_equal(note.others, "");
-	assert_true(may_be_retained_plain(data, len));
-}
-
-static void
-r4_what_is_no_wait_is_kept(void **state)
-{
-	static const char *const wrong[] = {
-		"", "1", "1,2,3,4,5,6,exclusive,0,1", "1,2,3,4,5,6,exclusive,0,1,",
-		"1,2,3,4,5,6,exclusive,0,1,x", "1,2,3,4,5,6,session,0,1,/x",
-		"1,2,3,4,5,6,exclusive,1,1,/x", "1,2,3,4,5,6,permit,0,1,/x",
-		"1,2,3,4,5,6,exclusive,0,0,/x", "1,2,3,4,5,6,shade,0,1,/x",
-		"01,2,3,4,5,6,exclusive,0,1,/x", "1,-2,3,4,5,6,exclusive,0,1,/x",
-		"1,2,3,4,5,10000000000000000,exclusive,0,1,/x",
-		"1,2,3,9223372036854775808,5,6,exclusive,0,1,/x",
-		"1,2,3,4,5,6G,exclusive,0,1,/x"
-	};
-	char		data[NOTE_SIZE];
-	NoteWait	waits[NOTE_MAX_WAITS];
-
-	(void) state;
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-	{
-		snprintf(data, sizeof(data), "postgresql pid=7 waits=%s", wrong[i]);
-		assert_int_equal(note_parse_waits(data, (int) strlen(data), waits), 0);
-		assert_string_equal(again(data), data);
-	}
-	assert_int_equal(note_parse_waits("__REVOKE__", 10, waits), 0);
-	assert_int_equal(note_parse_waits(NULL, -1, waits), 0);
-	snprintf(data, sizeof(data), "curator waits=%s", some_wait);
-	assert_int_equal(note_parse_waits(data, (int) strlen(data), waits), 0);
-}
-
-static void
-r7_the_first_waits_count(void **state)
-{
-	char		data[2 * NOTE_FULL_SIZE] = "postgresql pid=7";
-	NoteWait	waits[NOTE_MAX_WAITS];
-	Note		note;
-
-	(void) state;
-	for (int i = 0; i < NOTE_MAX_WAITS + 1; i++)
-		sprintf(data + strlen(data), " waits=%d,2,3,4,5,6,session,0,1,x", i);
-	assert_int_equal(note_parse_waits(data, (int) strlen(data), waits),
-					 NOTE_MAX_WAITS);
-	for (int i = 0; i < NOTE_MAX_WAITS; i++)
-		assert_int_equal(waits[i].hold.pid, i);
-	parse(&note, data);
-	assert_string_equal(note.others, "waits=16,2,3,4,5,6,session,0,1,x");
-	assert_int_equal(note.words, NOTE_PID);
-}
-
-static void
-waits_are_read_as_they_were_written(void **state)
-{
-	char		data[NOTE_FULL_SIZE];
-	NoteWait	waits[NOTE_MAX_WAITS];
-	NoteWait	again[NOTE_MAX_WAITS];
-
-	(void) state;
-	random_state = 3;
-	for (int run = 0; run < 2000; run++)
-	{
-		int			n = (int) dice(NOTE_MAX_WAITS + 1);
-		int			len;
-
-		for (int i = 0; i < n; i++)
-		{
-			NoteWaitKind kind = (NoteWaitKind) dice(NOTE_WAIT_SESSION + 1);
-
-			make_wait(&waits[i], (int) dice(1000), kind);
-			waits[i].chain = dice(2);
-			waits[i].chain *= random_state;
-			for (int j = (int) dice(30); j > 0; j--)
-			{
-				char		letter = (char) (' ' + dice(95));
-
-				waits[i].to[5 + dice(3)] = letter;
-			}
-		}
-		len = write_with_waits(waits, n, "a=1", data);
-		assert_int_equal(note_parse_waits(data, len, again), n);
-		for (int i = 0; i < n; i++)
-			assert_same_waits(&waits[i], &again[i]);
-	}
-}
-
-static void
-a_wait_is_known_by_its_ids(void **state)
-{
-	NoteWait	a;
-	NoteWait	b;
-
-	(void) state;
-	make_wait(&a, 1, NOTE_WAIT_EXCLUSIVE);
-	b = a;
-	b.began++;
-	assert_true(note_same_wait(&a, &b));
-	for (int i = 0; i < 6; i++)
-	{
-		b = a;
-		b.hold.pid += i == 0;
-		b.hold.since += i == 1;
-		b.wait.pid += i == 2;
-		b.wait.since -= i == 3;
-		b.chain += i == 4;
-		b.to[1] += i == 5;
-		assert_false(note_same_wait(&a, &b));
-	}
-}
-
-/*
  * Any bytes
  */
 
@@ -684,8 +463,7 @@ random_data(char *data)
 		"postgresql ", "postgresql", " ", " ", "host=", " port=", " pid=",
 		" cluster=", " retain=yes", "retain=yes", "__REVOKE__", "=", "%",
 		"%41", "%00", "%2", "7", "2147483647", "99999999999", "abc",
-		"a_long_name_of_some_cluster_or_machine", " waits=/x/y", "\xc3\xa4",
-		" waits=1,2,3,4,5,6,exclusive,0,1,/x", ","
+		"a_long_name_of_some_cluster_or_machine", "\xc3\xa4", ","
 	};
 	int			len = 0;
 	int			npieces = (int) dice(30);
@@ -707,7 +485,7 @@ random_data(char *data)
 static void
 assert_printable(const char *text)
 {
-	char		again[4 * NOTE_FULL_SIZE];
+	char		again[4 * NOTE_SIZE];
 
 	(void) word_printable(word_bytes(text, (int) strlen(text)), false, again,
 						  sizeof(again));
@@ -828,32 +606,6 @@ check_any_bytes(const char *data, int len)
 	assert_string_equal(first_written, second_written);
 }
 
-/* What is told of a contender to people. */
-static void
-assert_left(const char *data, const char *expected)
-{
-	int			len = (int) strlen(data);
-	char	   *kept = malloc(len > 0 ? len : 1);
-
-	assert_int_equal(note_leave_out_waits(data, len, kept), strlen(expected));
-	assert_memory_equal(kept, expected, strlen(expected));
-	free(kept);
-}
-
-static void
-waits_are_left_out(void **state)
-{
-	(void) state;
-	assert_left("postgresql host=h waits=1,2,3,4,5,0,shared,0,1,/a pid=7",
-				"postgresql host=h pid=7");
-	assert_left("postgresql waits=x waits=y retain=yes",
-				"postgresql retain=yes");
-	assert_left("postgresql host=h waits=1,2", "postgresql host=h");
-	assert_left("postgresql xwaits=1 waits", "postgresql xwaits=1 waits");
-	assert_left("another waits=x", "another waits=x");
-	assert_left("", "");
-}
-
 static void
 any_bytes_are_read(void **state)
 {
@@ -918,13 +670,6 @@ main(void)
 		cmocka_unit_test(r6_others_have_forms_of_their_own),
 		cmocka_unit_test(we_write_the_first_words),
 		cmocka_unit_test(we_read_the_first_words),
-		cmocka_unit_test(w1_waits_are_written_behind_the_known_words),
-		cmocka_unit_test(waits_are_left_out),
-		cmocka_unit_test(w2_there_is_room_for_all_waits),
-		cmocka_unit_test(r4_what_is_no_wait_is_kept),
-		cmocka_unit_test(r7_the_first_waits_count),
-		cmocka_unit_test(waits_are_read_as_they_were_written),
-		cmocka_unit_test(a_wait_is_known_by_its_ids),
 		cmocka_unit_test(any_bytes_are_read),
 		cmocka_unit_test(any_words_are_written),
 	};

@@ -256,6 +256,13 @@ next_serial(Recipe *recipe)
 }
 
 static void
+forget_writer(Recipe *recipe)
+{
+	free(recipe->writer);
+	recipe->writer = NULL;
+}
+
+static void
 forget_predecessor(Recipe *recipe)
 {
 	free(recipe->predecessor);
@@ -339,6 +346,7 @@ static void
 end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
 	forget_predecessor(recipe);
+	forget_writer(recipe);
 	forget_persistent(recipe);
 	recipe->state = RECIPE_NONE;
 	out->report |= report | RECIPE_REPORT_GONE;
@@ -462,6 +470,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 		return;
 	}
 	forget_predecessor(recipe);
+	forget_writer(recipe);
 	recipe->blockers = 0;
 	recipe->writer_check = 0;
 	recipe->revocation_watch = 0;
@@ -990,12 +999,16 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * Does a writer, or any contender, wait behind us?  This instance's contender
- * in the other mode does not count: backends wait for each other in tier 1.
+ * The first writer, or contender, that waits behind us; NULL: there is none.
+ * This instance's contender in the other mode does not count: backends wait for
+ * each other in tier 1.
  */
-static bool
+static const char *
 somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 {
+	const char *first = NULL;
+	int32_t		first_sequence = 0;
+
 	for (int i = 0; i < in->answer.nchildren; i++)
 	{
 		const char *child = in->answer.children[i];
@@ -1006,13 +1019,15 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 			(readers_too ||
 			 is_writer(contender.shared, contender.sequence)) &&
 			!is_persistent(recipe, child) &&
-			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)))
+			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)) &&
+			(first == NULL || znode_before(contender.sequence, first_sequence)))
 		{
-			recipe->others |= !znode_is_of_instance(child);
-			return true;
+			first = child;
+			first_sequence = contender.sequence;
 		}
 	}
-	return false;
+	recipe->others |= first != NULL && !znode_is_of_instance(first);
+	return first;
 }
 
 /*
@@ -1059,7 +1074,7 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	/* if that is unknown, the lock must not be withheld from anybody */
 	recipe->alone = in->answer.result == REQUEST_OK &&
-		!somebody_behind(recipe, in, recipe->kind != ZNODE_READER) &&
+		somebody_behind(recipe, in, recipe->kind != ZNODE_READER) == NULL &&
 		!reader_behind_sibling(recipe, in);
 	if (!recipe->alone)
 		recipe->queue_watch = 0;
@@ -1071,6 +1086,8 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
+	const char *writer = NULL;
+
 	if (recipe->writer_check == 0 || in->answer.serial != recipe->writer_check)
 		return;
 	if (in->answer.result == REQUEST_UNKNOWN)
@@ -1080,8 +1097,12 @@ on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 
 	recipe->writer_check = 0;
-	out->report |=
-		in->answer.result == REQUEST_OK && somebody_behind(recipe, in, false) ?
+	if (in->answer.result == REQUEST_OK)
+		writer = somebody_behind(recipe, in, false);
+	forget_writer(recipe);
+	if (writer != NULL)
+		recipe->writer = memory_copy(writer);
+	out->report |= writer != NULL ?
 		RECIPE_REPORT_WRITER : RECIPE_REPORT_NO_WRITER;
 }
 
@@ -1124,7 +1145,8 @@ static void
 on_comers_listed(Recipe *recipe, const RecipeInput *in)
 {
 	recipe->comers_list = 0;
-	if (in->answer.result == REQUEST_OK && !somebody_behind(recipe, in, true))
+	if (in->answer.result == REQUEST_OK &&
+		somebody_behind(recipe, in, true) == NULL)
 		recipe->others = true;
 }
 
@@ -1441,6 +1463,7 @@ void
 recipe_free(Recipe *recipe)
 {
 	forget_predecessor(recipe);
+	forget_writer(recipe);
 	forget_persistent(recipe);
 }
 

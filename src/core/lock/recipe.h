@@ -154,6 +154,8 @@ typedef struct Recipe
 	bool		others;			/* another kind of client was in the queue */
 	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
 								 * or 0 */
+	char	   *writer;			/* OWNER: the first one behind us that it has
+								 * found; malloc'd, or NULL */
 	bool		has_sibling;	/* OWNER: a writer of this instance is known */
 	uint8_t		sibling[ZNODE_UUID_BYTES];	/* and does not count behind us */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own

@@ -211,11 +211,7 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->owner_since_ms = contender->answer_due_ms = 0;
 	contender->queued_since_ms = 0;
 	contender->watch_serial = 0;
-	contender->waits = NULL;
-	contender->nwaits = 0;
-	contender->may_have_waits = contender->adopted = false;
 	contender->awaited = false;
-	contender->note_version = -1;
 	contender->permit_bytes = 0;
 	if (kind != ZNODE_PERMIT)
 		contender->place_bytes = path_bytes(contender->directory, "", kind);
@@ -271,65 +267,24 @@ forget_uuid(Contender *contender)
 	contender->has_uuid = false;
 }
 
-/* The contender's node, and with it the note, is gone or replaced. */
-void
-contender_forget_note(Contender *contender)
-{
-	if (contender->waits)
-		pfree(contender->waits);
-	contender->waits = NULL;
-	contender->nwaits = 0;
-	contender->may_have_waits = contender->adopted = false;
-	contender->awaited = false;
-	contender->note_version = -1;
-}
-
-/*
- * contender_set_waits
- *		Set the waits for the contender's next note.
- *
- * The caller must have it written.
- */
-void
-contender_set_waits(Contender *contender, const NoteWait *waits, int nwaits)
-{
-	if (contender->waits)
-		pfree(contender->waits);
-	contender->waits = NULL;
-	contender->nwaits = nwaits;
-	if (nwaits == 0)
-		return;
-	contender->waits = MemoryContextAlloc(TopMemoryContext,
-										  nwaits * sizeof(NoteWait));
-	memcpy(contender->waits, waits, nwaits * sizeof(NoteWait));
-	if (!contender->may_have_waits)
-		slot_set_may_have_waits(contender->slot);
-	contender->may_have_waits = contender->adopted = true;
-}
-
 /*
  * contender_note
  *		The contender's note, valid until the next call.
  *
- * Each write of a contender's data writes the whole note: its owner, whether
- * it may be retained, and the waits of its holders.  Besides this instance,
- * only other clients write there, for a revocation, so no other words need to
- * be kept.
+ * Each write of a contender's data writes the whole note: besides this
+ * instance, only other clients write there, for a revocation, so no other
+ * words need to be kept.
  */
 const char *
 contender_note(const Contender *contender)
 {
-	static char data[NOTE_FULL_SIZE];
+	static char data[NOTE_SIZE];
 	Note		note;
 
 	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
 					   contender->asker_pid,
 					   contender->now.retain);
-	if (contender->nwaits == 0)
-		(void) note_write(&note, data);
-	else
-		(void) note_write_waits(&note, contender->waits, contender->nwaits,
-								data);
+	(void) note_write(&note, data);
 	return data;
 }
 
@@ -348,8 +303,8 @@ contender_note_uuid(Contender *contender, const uint8 *uuid)
 	contender->answer_due_ms = 0;
 	contender->revokes = false;
 	contender->created = contender->in_doubt = false;
+	contender->awaited = false;
 	contender_set_queued(contender, false);
-	contender_forget_note(contender);
 }
 
 /* Does a contender use this UUID? */
@@ -374,58 +329,19 @@ contender_place_path(const Contender *contender, SemaphorePlace place,
 			 parts[place]);
 }
 
-static void
-node_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
-{
-	char		directory[PLACE_PATH_SIZE];
-
-	contender_place_path(contender, contender->now.place, directory);
-	snprintf(path, NOTE_VERTEX_SIZE, "%s/%s", directory, contender->now.node);
-}
-
 /*
- * contender_owned_path
- *		The path of the node by which the contender owns its lock or permit;
- *		false if it does not.
+ * contender_keeper
+ *		The path of the writer that keeps readers of this instance waiting;
+ *		false if none is known.
  */
 bool
-contender_owned_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
+contender_keeper(const Contender *contender, char path[CONTENDER_PATH_SIZE])
 {
-	node_path(contender, path);
-	return contender->now.owns;
-}
-
-/*
- * contender_queued_path
- *		The path of the node by which the contender is queued behind others;
- *		false if it is not.
- */
-bool
-contender_queued_path(const Contender *contender, char path[NOTE_VERTEX_SIZE])
-{
-	node_path(contender, path);
-	return contender->queued_since_ms != 0 && contender->now.queues;
-}
-
-/* The contender whose node has this path, or NULL. */
-Contender *
-contender_find_path(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	uint8		uuid[ZNODE_UUID_BYTES];
-	char		own[NOTE_VERTEX_SIZE];
-	ContenderUuid *by_uuid;
-
-	if (slash == NULL || !znode_parse_uuid(slash + 1, uuid))
-		return NULL;
-	by_uuid = hash_search(contenders.uuids, uuid, HASH_FIND, NULL);
-	if (by_uuid == NULL)
-		return NULL;
-	if ((contender_owned_path(by_uuid->contender, own) ||
-		 contender_queued_path(by_uuid->contender, own)) &&
-		strcmp(own, path) == 0)
-		return by_uuid->contender;
-	return NULL;
+	if (contender->now.keeper == NULL)
+		return false;
+	snprintf(path, CONTENDER_PATH_SIZE, "%s/%s", contender->directory,
+			 contender->now.keeper);
+	return true;
 }
 
 /*
@@ -461,7 +377,6 @@ void
 contender_drop(Contender *contender)
 {
 	forget_uuid(contender);
-	contender_forget_note(contender);
 	unschedule_check(contender);
 	contender_set_queued(contender, false);
 	set_watch(contender, 0);

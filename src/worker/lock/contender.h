@@ -23,6 +23,9 @@
 #include "shared/slots.h"
 #include "worker/lock/machine.h"
 
+/* The path of a znode in a lock directory. */
+#define CONTENDER_PATH_SIZE		(ZNODE_PATH_SIZE + 7 + ZNODE_CONTENDER_SIZE)
+
 /* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
 typedef struct Contender
 {
@@ -60,12 +63,6 @@ typedef struct Contender
 								 * last looked */
 	dlist_node	watching_node;	/* in contender.c's list, unless watch_serial
 								 * is 0 */
-	NoteWait   *waits;			/* of its holders, for its note; palloc'd, or
-								 * NULL */
-	int			nwaits;
-	bool		may_have_waits; /* its note may have waits */
-	bool		adopted;		/* this worker has checked that */
-	int32		note_version;	/* of its node's data, or -1: unknown */
 	bool		awaited;		/* a scan waits to learn if it is contended */
 	Machine    *machine;
 	MachineStatus now;			/* the state of its machine */
@@ -73,7 +70,8 @@ typedef struct Contender
 
 /* the loop */
 extern void contenders_attach(void);
-extern void dispatch_open_mail(void);
+extern void dispatch_open_mail(void (*over) (const int64 *ends, int n,
+											 bool all));
 extern void dispatch_begin_deferred(void);
 extern void contenders_publish(void);
 extern void checks_run(void);
@@ -92,16 +90,10 @@ extern void directories_disconnect(void);
 /* deadlocks */
 extern Contender **contenders_list(int *n);
 extern Contender *contender_find(ZkSlot *slot);
-extern Contender *contender_find_path(const char *path);
-extern bool contender_owned_path(const Contender *contender,
-								 char path[NOTE_VERTEX_SIZE]);
-extern bool contender_queued_path(const Contender *contender,
-								  char path[NOTE_VERTEX_SIZE]);
+extern bool contender_keeper(const Contender *contender,
+							 char path[CONTENDER_PATH_SIZE]);
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
-extern void contender_set_waits(Contender *contender, const NoteWait *waits,
-								int nwaits);
-extern const char *contender_note(const Contender *contender);
 extern void step(Contender *contender, bool for_lock,
 				 const RecipeInput *input);
 extern void step_queue_behind(Contender *contender, RecipeEvent event);

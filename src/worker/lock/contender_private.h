@@ -34,7 +34,7 @@ extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
 extern bool contender_set_habitual(Contender *contender, bool habitual);
 extern void contender_drop(Contender *contender);
 extern void contender_note_uuid(Contender *contender, const uint8 *uuid);
-extern void contender_forget_note(Contender *contender);
+extern const char *contender_note(const Contender *contender);
 extern bool contender_has_uuid(const uint8 *uuid);
 
 extern void contender_place_path(const Contender *contender,

@@ -77,15 +77,24 @@ release(ZkSlot *slot)
 
 /*
  * dispatch_open_mail
- *		Do what the slots in the mail request.
+ *		Pass the ends of waits and holds to "over" (see slots_collect_ends()),
+ *		and then do what the slots in the mail request.
  */
 void
-dispatch_open_mail(void)
+dispatch_open_mail(void (*over) (const int64 *ends, int n, bool all))
 {
-	ZkSlot	   *slot;
+	bool		more = true;
 
-	while ((slot = slots_collect_mail()) != NULL)
+	while (more)
 	{
+		ZkSlot	   *slot = slots_collect_mail();
+		int64		ends[SLOTS_MAX_ENDS];
+		bool		all;
+		int			n = slots_collect_ends(ends, &all);
+
+		more = slot != NULL;
+		if (n > 0)
+			over(ends, n, all);
 		while (slot != NULL)
 		{
 			ZkSlot	   *next;

@@ -210,6 +210,9 @@ describe_recipe(const Recipe *recipe, MachineStatus *status)
 	status->watches_itself = recipe->revocation_watch != 0;
 	status->no_directory = !recipe->dir_known;
 	describe_watch(recipe, status);
+	if (recipe->kind == ZNODE_READER)
+		status->keeper = status->owns ? recipe->writer :
+			status->queues ? recipe->predecessor : NULL;
 	status->has_place = recipe->state != RECIPE_NONE;
 	status->leaves_place = recipe->state == RECIPE_LEAVING;
 	status->leaves = recipe_is_leaving(recipe);

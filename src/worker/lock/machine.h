@@ -44,6 +44,9 @@ typedef struct MachineStatus
 	uint32_t	watch_serial;	/* or 0: it waits for none */
 	bool		watch_for_lock; /* that watch is of a semaphore's lock */
 	const char *predecessor;	/* the watched node in the queue, or NULL */
+	const char *keeper;			/* of readers: the writer that keeps it, or
+								 * others that come to it, waiting; NULL: none
+								 * is known */
 
 	/* what it has in ZooKeeper, or may have */
 	bool		has_place;		/* a node in the queue */

@@ -191,7 +191,6 @@ note_created(Contender *contender, unsigned report)
 	if (report & RECIPE_REPORT_CREATED)
 	{
 		contender->created = true;
-		contender->note_version = 0;
 		directory_note(contender->directory, true);
 	}
 	else if (contender->created && contender->now.enters)
@@ -230,7 +229,8 @@ note_queue(Contender *contender, unsigned report)
 		contender_set_queued(contender, false);
 		note_owner(contender);
 	}
-	if ((report & RECIPE_REPORT_CONTENDED) && contender->awaited)
+	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
+		contender->awaited)
 	{
 		contender->awaited = false;
 		wake_set(WAKE_SCAN, zk_now_ms());
@@ -467,7 +467,7 @@ step_requeue(Contender *contender)
 		slot_set_retain_ms(contender->slot, retain_ms);
 	contender->asker_pid = wanted.asker_pid;
 	contender->owner_since_ms = 0;
-	contender_forget_note(contender);
+	contender->awaited = false;
 	leaves = may_leave(contender);
 	machine_requeue(contender->machine, retain_ms > 0, &out);
 	note_step(contender, leaves);
@@ -486,7 +486,6 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	(void) contender_set_habitual(contender, known->retain_ms > 0 &&
 								  zklock_retain_time == ZK_RETAIN_BY_HABIT);
 	contender->asker_pid = known->asker_pid;
-	contender->may_have_waits = known->may_have_waits;
 	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
 		note_owner(contender);
 	machine_resume(contender->machine, state, known, &out);
@@ -581,9 +580,6 @@ take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 
 	if (input.event == RECIPE_MKDIR_DONE)
 		directory_made(answer);
-	if (input.event == RECIPE_SET_DONE && answer->result == REQUEST_OK &&
-		(contender->now.kind != ZNODE_PERMIT || contender->now.owns))
-		contender->note_version = answer->version;
 	if (input.event == RECIPE_DELETE_DONE &&
 		(answer->result == REQUEST_UNKNOWN ||
 		 answer->result == REQUEST_REFUSED))

@@ -390,7 +390,7 @@ can_be_grouped(const Operation *op)
 	RequestKind kind = op->request.kind;
 
 	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
-		kind == REQUEST_CHECK;
+		kind == REQUEST_CHECK || kind == REQUEST_DELETE;
 }
 
 /* Make an operation from a request, in "context". */
@@ -564,7 +564,8 @@ send_by_kind(Operation *op, Watches *watches)
 							   callback_string, event);
 		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, data, data_len(op),
-								client->acl, ZOO_EPHEMERAL_SEQUENTIAL,
+								client->acl, op->request.exact ?
+								ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL,
 								callback_create, event);
 		case REQUEST_SYNC:
 			zoo_async(handle, op->path, callback_string, NULL);

@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
+#include "worker/queues.h"
 
 #define MAX_PROCS	64
 #define MAX_LOCKS	512
@@ -751,52 +752,42 @@ ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 		*own &= LOCKBIT_OFF(mode);
 }
 
-/*
- * What the view pg_locks and the like tell.
- */
-BlockedProcsData *
-GetBlockerStatusData(int blocked_pid)
+/* As src/worker/queues.c does. */
+Queue *
+queues_read(int *nqueues)
 {
-	BlockedProcsData *data = palloc0(sizeof(BlockedProcsData));
-	PGPROC	   *proc = NULL;
-	SharedLock *lock;
-	BlockedProcData *blocked;
+	SharedLock *locks = all_locks();
+	Queue	   *queues = palloc0(MAX_LOCKS * sizeof(Queue));
 
 	sim_point();
-	data->procs = palloc0(sizeof(BlockedProcData));
-	data->locks = palloc0(MAX_PROCS * sizeof(LockInstanceData));
-	data->waiter_pids = palloc0(MAX_PROCS * sizeof(int));
-	data->maxprocs = 1;
-	data->maxlocks = data->maxpids = MAX_PROCS;
-	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
-		if (proc_of(i)->pid == blocked_pid)
-			proc = proc_of(i);
-	if (proc == NULL || proc->waitLock == NULL)
-		return data;
-	lock = (SharedLock *) proc->waitLock;
-	blocked = &data->procs[data->nprocs++];
-	blocked->pid = blocked_pid;
-	for (int i = 0; i < (int) ProcGlobal->allProcCount; i++)
+	*nqueues = 0;
+	for (int i = 0; i < MAX_LOCKS; i++)
 	{
-		PGPROC	   *other = proc_of(i);
-		LockInstanceData *instance = &data->locks[data->nlocks];
+		Queue	   *queue = &queues[*nqueues];
 
-		if (lock->holds[i] == 0 && other->waitLock != (LOCK *) lock)
+		if (!locks[i].used || locks[i].nqueue == 0)
 			continue;
-		data->nlocks++;
-		instance->locktag = lock->tag;
-		instance->holdMask = lock->holds[i];
-		instance->waitLockMode = other->waitLock == (LOCK *) lock ?
-			other->waitLockMode : NoLock;
-		instance->backend = other->backendId;
-		instance->lxid = other->lxid;
-		instance->pid = instance->leaderPid = other->pid;
+		(*nqueues)++;
+		queue->tag = locks[i].tag;
+		queue->waiters = palloc(MAX_PROCS * sizeof(QueueWaiter));
+		queue->holders = palloc(MAX_PROCS * sizeof(QueueHolder));
+		for (int j = 0; j < locks[i].nqueue; j++)
+		{
+			PGPROC	   *proc = proc_of(locks[i].queue[j]);
+
+			queue->waiters[queue->nwaiters++] = (QueueWaiter)
+			{
+				proc->pid, proc->waitLockMode, proc->waitStart.value
+			};
+		}
+		for (int j = 0; j < MAX_PROCS; j++)
+			if (locks[i].holds[j] != 0)
+				queue->holders[queue->nholders++] = (QueueHolder)
+			{
+				proc_of(j)->pid, locks[i].holds[j]
+			};
 	}
-	blocked->num_locks = data->nlocks;
-	for (int i = 0; i < lock->nqueue && lock->queue[i] != proc->pgprocno; i++)
-		data->waiter_pids[data->npids++] = proc_of(lock->queue[i])->pid;
-	blocked->num_waiters = data->npids;
-	return data;
+	return queues;
 }
 
 /* The lock manager's part of a row that is locked: see backend.c. */

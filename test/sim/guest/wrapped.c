@@ -13,17 +13,15 @@
  */
 #include "guest.h"
 
-#include "core/deadlock/graph_private.h"
-#include "core/deadlock/probe.h"
+#include "core/deadlock.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/procs.h"
 #include "shared/session_info.h"
 #include "shared/slots_private.h"
-#include "worker/deadlock/detector_io_private.h"
-#include "worker/deadlock/scan_private.h"
 #include "worker/lifecycle.h"
 #include "worker/lock/directories_private.h"
+#include "worker/waits.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
@@ -35,10 +33,8 @@ extern size_t library_watch_bytes(const zhandle_t *zh);
 /* The sync check of a connection is about to be sent, or has been. */
 extern void library_try_connection(zhandle_t *zh, bool begins);
 
-extern void __real_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
-							const Detector *detector);
-extern void __wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
-							const Detector *detector);
+extern void __real_waits_scan(Waits *result, int64 wait_us);
+extern void __wrap_waits_scan(Waits *result, int64 wait_us);
 extern void __real_session_write(const ZkSessionInfo *info);
 extern void __wrap_session_write(const ZkSessionInfo *info);
 extern void __real_lease_write(int64 until_ms, uint32 ticket);
@@ -64,33 +60,28 @@ extern int	__real_client_send_check(Client *client, zoo_op_result_t *checked,
 extern int	__wrap_client_send_check(Client *client, zoo_op_result_t *checked,
 									 void_completion_t callback,
 									 const void *data);
-extern bool __real_detector_io_submit(const DetectorOp *op);
-extern bool __wrap_detector_io_submit(const DetectorOp *op);
+extern bool __real_deadlock_request(Deadlocks *d, Request *request);
+extern bool __wrap_deadlock_request(Deadlocks *d, Request *request);
 extern ZkClaimState __real_claim_renew(const ClaimToken *token, int64 ttl_us,
 									   ZkUnprovedClaim *unproved, int *number);
 extern ZkClaimState __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
 									   ZkUnprovedClaim *unproved, int *number);
-extern void __real_graph_start(WaitGraph *graph, const WaitEdge *edge);
-extern void __wrap_graph_start(WaitGraph *graph, const WaitEdge *edge);
 extern long __real_wake_timeout(void);
 extern long __wrap_wake_timeout(void);
 extern void __real_directory_leave(const char *path, int32_t number);
 extern void __wrap_directory_leave(const char *path, int32_t number);
 extern int32_t __real_directory_next(const char *path);
 extern int32_t __wrap_directory_next(const char *path);
-extern char *__real_probe_write(const WaitDeadlock *deadlock);
-extern char *__wrap_probe_write(const WaitDeadlock *deadlock);
 
 static bool looked;				/* in this turn of the main loop */
 static Flight *flight_of_session;
 
 void
-__wrap_scan_run(Scan *scan, int64 now_ms, int wait_ms, List *named,
-				const Detector *detector)
+__wrap_waits_scan(Waits *result, int64 wait_us)
 {
 	looked = true;
 	check_look(instance_number(sim_instance()));
-	__real_scan_run(scan, now_ms, wait_ms, named, detector);
+	__real_waits_scan(result, wait_us);
 }
 
 void
@@ -179,12 +170,35 @@ __wrap_client_send_check(Client *client, zoo_op_result_t *checked,
 	return rc;
 }
 
-bool
-__wrap_detector_io_submit(const DetectorOp *op)
+/* The worker ends a deadlock: the last part of that has its hash. */
+static void
+tell_of_cycle(Deadlocks *d, const char *hash)
 {
-	if (op->verdict != NULL && !looked)
+	const DeadlockEdge *const *edges;
+	int			n = deadlock_cycle(d, hash, &edges);
+	SimEdge		told[DEADLOCK_CYCLE];
+
+	for (int i = 0; i < n; i++)
+		told[i] = (SimEdge)
+	{
+		.teller = edges[i]->teller,.from = edges[i]->from.name,
+		.to = edges[i]->to.name,.keeper = edges[i]->keeper,
+		.pid = edges[i]->to.pid
+	};
+	if (!looked)
 		check_blind_act(instance_number(sim_instance()));
-	return __real_detector_io_submit(op);
+	check_cycle(instance_number(sim_instance()), hash, told, n);
+}
+
+bool
+__wrap_deadlock_request(Deadlocks *d, Request *request)
+{
+	bool		there = __real_deadlock_request(d, request);
+
+	if (there && request->kind == REQUEST_CREATE &&
+		strncmp(request->node, "ended.", 6) == 0)
+		tell_of_cycle(d, request->node + 6);
+	return there;
 }
 
 ZkClaimState
@@ -198,16 +212,6 @@ __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
 	if (state == ZK_CLAIM_LIVE)
 		check_renewed(instance_number(sim_instance()), boottime);
 	return state;
-}
-
-/* A search for deadlocks begins with an edge of ours. */
-void
-__wrap_graph_start(WaitGraph *graph, const WaitEdge *edge)
-{
-	if (edge->wait.kind != NOTE_WAIT_SESSION)
-		check_search(instance_number(sim_instance()), edge->from,
-					 edge->wait.to);
-	__real_graph_start(graph, edge);
 }
 
 void
@@ -241,28 +245,4 @@ __wrap_wake_timeout(void)
 	check_sleep(instance_number(sim_instance()), timeout,
 				first_ms == 0 ? -1 : Max(first_ms - now_ms, 0));
 	return timeout;
-}
-
-/*
- * A deadlock is one cycle, unless a member waits for a permit or for any of
- * several locks (core/deadlock/waits.h).
- */
-char *
-__wrap_probe_write(const WaitDeadlock *deadlock)
-{
-	bool		branches = false;
-	int			n = 1;
-
-	for (int i = 0; i < deadlock->nmembers; i++)
-	{
-		const NoteWait *wait = &deadlock->members[i].edge.wait;
-
-		branches |= wait->kind == NOTE_WAIT_PERMIT || wait->alternatives > 1;
-	}
-	for (int i = deadlock->members[0].blocked_by;
-		 i > 0 && n <= deadlock->nmembers; i = deadlock->members[i].blocked_by)
-		n++;
-	if (!branches)
-		check_members(instance_number(sim_instance()), deadlock->nmembers, n);
-	return __real_probe_write(deadlock);
 }

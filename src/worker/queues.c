@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * queues.c
+ *		The queues of PostgreSQL's lock manager, at one moment.
+ *
+ * All its partition locks are held shared meanwhile, as by the view pg_locks:
+ * no lock is granted or released, and no process leaves a queue or its lock
+ * group.  All else is done with the copy, without them.
+ *
+ * A process is waiting if its PGPROC.waitLock says so, as for DeadLockCheck().
+ * Prepared transactions, which wait for nothing, are left out.
+ *
+ * Copyright (c) 2026, zklock developers
+ *
+ * IDENTIFICATION
+ *		src/worker/queues.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "shared/compat.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/hsearch.h"
+#include "worker/queues.h"
+
+static int
+pid_of(const PGPROC *proc)
+{
+	return proc->lockGroupLeader ? proc->lockGroupLeader->pid : proc->pid;
+}
+
+/* Copy a lock's queue and its holders. */
+static void
+copy_queue(Queue *queue, LOCK *lock)
+{
+	int			room = 0;
+
+	memset(queue, 0, sizeof(*queue));
+	queue->tag = lock->tag;
+	ZkForEachLockHolder(proclock, lock)
+		room++;
+	queue->holders = palloc(room * sizeof(QueueHolder));
+	queue->waiters = palloc(room * sizeof(QueueWaiter));
+	ZkForEachLockHolder(proclock, lock)
+	{
+		int			pid = pid_of(proclock->tag.myProc);
+
+		if (pid == 0 || proclock->holdMask == 0)
+			continue;
+		queue->holders[queue->nholders].pid = pid;
+		queue->holders[queue->nholders++].modes = proclock->holdMask;
+	}
+
+	/* whoever waits has a PROCLOCK, too */
+	ZkForEachLockWaiter(proc, lock)
+	{
+		QueueWaiter *waiter = &queue->waiters[queue->nwaiters++];
+
+		waiter->pid = pid_of(proc);
+		waiter->mode = proc->waitLockMode;
+		waiter->since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
+	}
+}
+
+static HTAB *
+make_table(void)
+{
+	HASHCTL		ctl;
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(LOCK *);
+	ctl.entrysize = sizeof(LOCK *);
+	ctl.hcxt = CurrentMemoryContext;
+	return hash_create("zklock queues", 64, &ctl,
+					   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/*
+ * queues_read
+ *		The locks that processes wait for: an array, palloc'd in the current
+ *		context.
+ */
+Queue *
+queues_read(int *nqueues)
+{
+	HTAB	   *seen = make_table();
+	int			room = 16;
+	Queue	   *queues = palloc(room * sizeof(Queue));
+	int			n = 0;
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
+		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_SHARED);
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		LOCK	   *lock = ProcGlobal->allProcs[i].waitLock;
+		bool		found = true;
+
+		if (lock != NULL)
+			(void) hash_search(seen, &lock, HASH_ENTER, &found);
+		if (found)
+			continue;
+		if (n == room)
+			queues = repalloc_huge(queues, (room *= 2) * sizeof(Queue));
+		copy_queue(&queues[n++], lock);
+	}
+	for (int i = NUM_LOCK_PARTITIONS; --i >= 0;)
+		LWLockRelease(LockHashPartitionLockByIndex(i));
+	hash_destroy(seen);
+	*nqueues = n;
+	return queues;
+}

@@ -476,12 +476,12 @@ for my $i (1 .. 4)
 	my $name = name_of($a, $p);
 
 	$q->run_ok('BEGIN; ' . zk_lock('f2'), 'b holds f2');
-	$forger->run_ok("SET application_name = '$name'; SELECT pg_advisory_lock(1)", 'the forger has a lock');
+	$forger->run_ok("SET application_name = '$name'; BEGIN; SELECT pg_advisory_xact_lock(1)", 'the forger has a lock');
 	$q->send('SELECT pg_advisory_xact_lock(1)');
 	closes($p, zk_lock('f2'));
 	is($p->result->{sqlstate}, '40P01', 'who waits for a forger in the end may fail');
 	ok(!$q->done, '... but nobody else');
-	$forger->run_ok('SELECT pg_advisory_unlock(1)');
+	$forger->run_ok('COMMIT');
 	is($q->result->{message}, undef, '... and no lock is given away');
 	$_->quit for ($p, $q, $forger);
 }

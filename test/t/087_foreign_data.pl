@@ -104,20 +104,16 @@ $stranger->delete_all(\@large);
 	my $session = ZkSession->new($a);
 	my $foreign = $stranger->lock(lock_dir('y'));
 
+	my @texts = map {
+		$stranger->create('/zklock/%waits/z-', data => $data, ephemeral => 1, sequence => 1, makepath => 1)
+	} (1 .. $many);
+
 	$session->run_ok("BEGIN; SELECT zk_lock('x')");
 	my $theirs = $stranger->enqueue(lock_dir('x'));
-	$session->send("SELECT zk_lock('y')");
-	poll_until(sub { $stranger->exists('/zklock/%waits') }, 'a to watch for deadlocks');
-
-	# all are there when it lists them; it reads small ones all the time
 	my $peak = peak();
-	$proxy->freeze('a-0');
-	my @texts = map {
-		$stranger->create('/zklock/%waits/z-', data => $data, ephemeral => 1, sequence => 1)
-	} (1 .. $many);
 	my $before = requests('get') + requests('exists');
-	$proxy->thaw('a-0');
-	poll_until(sub { requests('get') + requests('exists') >= $before + $many }, 'a to look at them');
+	$session->send("SELECT zk_lock('y')");
+	poll_until(sub { requests('get') + requests('exists') >= $before + 2 * $many }, 'a to look at them, twice');
 	value($a, 'SELECT count(*) FROM zk_fleet()');
 	cmp_ok(peak() - $peak, '<', $bound_kb, 'looking for deadlocks, the worker does not grow');
 	$stranger->delete_all(\@texts);
@@ -273,7 +269,8 @@ value($a, 'SELECT count(*) FROM zk_fleet()');
 	$stranger->delete("$dir/$_") for $stranger->ls($dir);
 }
 
-# A deadlock with somebody whose instance has such a name, and who confirms it.
+# A deadlock with somebody whose instance has such a name, and who confirms it.  A text
+# with a zero byte is no text.
 for my $database (qw(postgres japan))
 {
 	my $session = ZkSession->new($a, $database);
@@ -284,8 +281,9 @@ for my $database (qw(postgres japan))
 	my $held = $stranger->lock($y);
 	$session->send("SELECT zk_lock('y')");
 	$session->wait_waiting(2);
-	my $text = create('/zklock/%waits/z-', "zklock1 $coded\nwait 1 x $x 1 1 1 - - -\nkeep x $y 1\n",
-		sequence => 1, makepath => 1);
+	my $lines = "\nwait 1 x $x 1 1 1 - - -\nkeep x $y 1\n";
+	my $unread = create('/zklock/%waits/0-', "zklock1 $coded$lines", sequence => 1, makepath => 1);
+	my $text = create('/zklock/%waits/z-', 'zklock1 ' . $coded =~ s/%00//r . $lines, sequence => 1);
 	poll_until(
 		sub {
 			for (eval { $stranger->ls('/zklock/%waits') })
@@ -297,10 +295,10 @@ for my $database (qw(postgres japan))
 		'the session to fail');
 	my $result = $session->result;
 	is($result->{sqlstate}, '40P01', "a session in $database fails");
-	like($result->{detail}, qr/of instance (?:\xe6\x97\xa5|\\xe6\\x97\\xa5|\xc6\xfc)\\x0aFORGED\\x1b\[31m\\xff\\x00\\xe2\\x80\\xae waits for/,
+	like($result->{detail}, qr/of instance (?:\xe6\x97\xa5|\\xe6\\x97\\xa5|\xc6\xfc)\\x0aFORGED\\x1b\[31m\\xff\\xe2\\x80\\xae waits for/,
 		'... and the instance is named in printing characters');
 	$session->quit;
-	$stranger->delete($_) for ($wanted, $held, $text);
+	$stranger->delete($_) for ($wanted, $held, $text, $unread);
 	for (eval { $stranger->ls('/zklock/%waits') }) { eval { $stranger->delete("/zklock/%waits/$_") } if /\.z$/; }
 }
 all_printing('zk_deadlocks', 'SELECT * FROM zk_deadlocks');

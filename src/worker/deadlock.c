@@ -20,7 +20,7 @@
  *
  * Without any contender that waits, a scan is due once in deadlock_timeout if
  * sessions may wait for foreign servers, or work for other instances
- * (foreign.c).  Nothing is sent before the first scan is due, but by a worker
+ * (foreign.c).  Nothing is sent before a scan has found edges, but by a worker
  * that resumes a session, which may have left something.
  *
  * Order.  A confirm must have gone when the contender of one of its edges goes.
@@ -84,7 +84,7 @@ typedef struct Reading
 
 static struct
 {
-	Deadlocks  *core;			/* NULL: nothing has been sent yet */
+	Deadlocks  *core;			/* NULL: there was nothing to send yet */
 	char		directory[ZNODE_PATH_SIZE]; /* %waits */
 	int			timeout_ms;		/* deadlock_timeout, as passed to it */
 	bool		connected;
@@ -460,6 +460,10 @@ run_scan(void)
 	result.nedges = waits.nedges;
 	result.listing = watch_queues(waits.unknown);
 	result.waits = waits.old;
+	if (deadlock.core == NULL && result.nedges == 0)
+		return;
+	if (deadlock.core == NULL)
+		make_core();
 	deadlock_scanned(deadlock.core, &result, zk_now_us());
 	carry_out();
 }
@@ -584,8 +588,6 @@ deadlock_run(void)
 	at_ms = next_scan(now_ms);
 	if (at_ms != 0 && at_ms <= now_ms)
 	{
-		if (deadlock.core == NULL)
-			make_core();
 		run_scan();
 		at_ms = next_scan(now_ms);
 	}

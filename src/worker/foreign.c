@@ -36,7 +36,9 @@
 
 #define WAIT_CLASS_MASK		0xFF000000U
 
-static HTAB *sessions;			/* of the latest scan */
+/* Of the latest scan. */
+static HTAB *sessions;
+static TimestampTz read_at;		/* ahead of reading their status */
 
 /*
  * Do our sessions say to other instances for which session their remote
@@ -154,16 +156,16 @@ add_session(const PgBackendStatus *status, bool set)
 }
 
 /*
- * Has what began at this time lasted for "wait_us"?  It has if it began in the
- * future.  If not, sets *next_us to when it will have, unless that is later
- * than it says.
+ * Had what began at this time lasted for "wait_us" when the status of sessions
+ * was read?  It had if it began in the future.  If not, sets *next_us to when
+ * it will have, unless that is later than it says.
  */
 static bool
 has_lasted(uint64 began, int64 wait_us, int64 *next_us)
 {
-	int64		lasted = GetCurrentTimestamp() - (int64) began;
+	int64		lasted = Max(read_at - (int64) began, 0);
 
-	if (lasted < 0 || lasted >= wait_us)
+	if (lasted >= wait_us || (int64) began > GetCurrentTimestamp())
 		return true;
 	*next_us = Min(*next_us, wait_us - lasted);
 	return false;
@@ -208,6 +210,7 @@ foreign_begin(int64 wait_us, int64 *next_us)
 						   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	if (!set && !procs_remote_seen())
 		return NIL;
+	read_at = GetCurrentTimestamp();
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 		add_session(&ZkLocalBackendStatus(i)->backendStatus, set);

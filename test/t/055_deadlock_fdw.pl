@@ -237,15 +237,31 @@ sub cancel
 	return;
 }
 
-# All that in 3 s, when it has begun: what lasts is told, and now and then others' texts
-# are looked at.
-sub asked_at_most
+# What lasts is published once.  When that is done, nothing is written, but that what was
+# needed is deleted; and each instance that publishes looks once in five
+# deadlock_timeouts, and when a child of %waits has come or gone.
+sub tells_once
 {
-	my ($most, $name) = @_;
-	my $asked = asked_during(3);
-	my $n = sum(0, values %$asked);
+	my ($name, $nlocks) = @_;
+	my ($asked, $begun);
 
-	cmp_ok($n, '<=', $most, "$name: $n requests") or diag(explain($asked));
+	poll_until(
+		sub {
+			$begun = time;
+			$asked = asked_during(3);
+			return !grep { /: (?:create|create_container|set)$/ } keys %$asked;
+		},
+		"$name: all to be published");
+	my $looks = (time - $begun) / 2.5 + 1 + sum(0, map { $asked->{"$_: delete"} // 0 } @links);
+	for my $link (@links)
+	{
+		my ($lists, $stats, $gets, $deletes) = map { $asked->{"$link: $_"} // 0 } qw(children exists get delete);
+
+		cmp_ok($lists, '<=', $looks, "$name, $link: $lists lists");
+		cmp_ok($stats, '<=', 4 * $looks, "... at most 3 texts and a list, each checked for its size: $stats");
+		cmp_ok($gets, '<=', 3 * $looks + $nlocks, "... and read, besides its own contenders: $gets");
+		cmp_ok($deletes, '<=', 1, '... what was needed is deleted');
+	}
 	return $asked;
 }
 
@@ -255,7 +271,7 @@ sub asked_at_most
 
 	$q->run_ok('BEGIN; ' . zk_lock('y'), 'b holds y');
 	my $p = calls_for_long(update('locked'));
-	my $asked = asked_at_most(20, 'while a session works for another one');
+	my $asked = tells_once('while a session works for another one', 2);
 	is(join(', ', grep { /^shop_c/ } keys %$asked), '', '... and none of an instance without a part');
 	cancel($p);
 	$q->run('ROLLBACK');
@@ -268,7 +284,7 @@ sub asked_at_most
 	my $p = ZkSession->new($a);
 
 	$p->run_ok('BEGIN; ' . update('locked'), 'a session of b that works for one of a holds t');
-	asked_at_most(20, 'while a session rests');
+	tells_once('while a session rests', 1);
 	$p->run('ROLLBACK');
 	$p->quit;
 }
@@ -277,7 +293,7 @@ sub asked_at_most
 {
 	my $p = calls_for_long(zk_lock('x'));
 
-	asked_at_most(20, 'while a holder waits for a foreign server');
+	tells_once('while a holder waits for a foreign server', 1);
 	cancel($p);
 }
 
@@ -295,7 +311,7 @@ sub asked_at_most
 	my $asked = asked_during(3);
 	my $lists = $asked->{'shop_b-0: children'} // 0;
 	cmp_ok($lists, '<=', 35, "a wait that keeps nobody waiting: $lists lists");
-	asked_at_most(20, '... and then');
+	tells_once('... and then', 31);
 	$holder->run_ok('COMMIT');
 	is($waits->result->{message}, undef, 'b has o');
 	$waits->run_ok('COMMIT');
@@ -564,8 +580,10 @@ for my $value ('', 'zklock:%c:')
 	my ($p, $q) = both_wait('n' . length $value);
 
 	$p->wait_waiting(2);
-	asked_during(3);
-	ok(!$p->done && !$q->done, "with \"$value\" both wait");
+	settle();
+	is_deeply(asked_during(3), {}, "with \"$value\" nothing is asked");
+	is_deeply([ named($p) ], [], '... and nobody is named');
+	ok(!$p->done && !$q->done, '... and both wait');
 	$a->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $p->pid . ')');
 	is($p->result->{sqlstate}, '57014', '... until one is canceled');
 	$p->run('ROLLBACK');

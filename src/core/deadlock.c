@@ -36,7 +36,7 @@
  *	4	Act.  When all members have confirmed, the victim's instance sends one
  *		multi: it checks the others' confirms and the writers that keep
  *		readers, removes the victim's edges from its texts, deletes its
- *		confirms of all cycles with these, and creates ended.<hash>.
+ *		confirms of all cycles with these, and creates ended.<hash>.<id>.
  *
  * What is ended was a deadlock.  An instance confirms when it has read all
  * edges of the cycle: each had been told before the first scan that confirmed,
@@ -57,10 +57,10 @@
  * cycles confirm both in the end: a confirm stays when its time has passed,
  * and the next one in the order is confirmed besides.
  *
- * An answer may be lost with the connection.  Then the texts are read again
- * behind a barrier, and ended.<hash> tells whether an act was done.  A new
- * worker knows of no act: it deletes what its session has but the texts, and
- * if the victim still waits the deadlock is found again.
+ * An answer may be lost with the connection.  Then %waits is listed behind a
+ * barrier, and ended.<hash> tells whether an act was done.  All that was told
+ * is deleted, and told again.  A new worker knows of no act: if the victim still
+ * waits, the deadlock is found again.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -84,6 +84,7 @@
 #define HEADER			"zklock1"
 #define ENDED			"ended."
 #define NEVER			INT64_MAX
+#define KEPT			20		/* x deadlock_timeout: what may be of use yet */
 #define MS				INT64_C(1000)	/* us */
 
 /*-------------------------------------------------------------------------
@@ -912,8 +913,6 @@ typedef enum Purpose
 {
 	FOR_NOTHING,
 	FOR_LOAD,					/* list behind a barrier */
-	FOR_OWN_TEXT,				/* get, the same */
-	FOR_OWN_ENDED,
 	FOR_CREATE,					/* of a text */
 	FOR_SET,
 	FOR_NEW_SET,				/* with new edges */
@@ -954,7 +953,7 @@ struct Deadlocks
 	char	   *instance;
 	int64_t		timeout;		/* deadlock_timeout */
 	bool		connected;
-	bool		loaded;			/* our texts are known */
+	bool		loaded;			/* what is left of before is deleted */
 	bool		wants_scan;
 	bool		watched;		/* the children of the directory are */
 	bool		acting;			/* an act is under way */
@@ -970,7 +969,8 @@ struct Deadlocks
 	bool		look_again;
 	char	  **names;			/* children that are no texts, sorted */
 	int			nnames;
-	char	  **unread;			/* texts to be read */
+	char	  **unread;			/* texts to be read; whose they are, when they
+								 * have been asked for */
 	int			nunread;
 	int			next_unread;
 	int			ngets;
@@ -978,7 +978,6 @@ struct Deadlocks
 	int			nread;
 	int			read_bytes;
 	int			read_edges;
-	char	  **tellers;		/* ids for the edges in "read" */
 	bool		partly;			/* not all was read */
 	int			ninstances;		/* that had texts in the last list */
 
@@ -1137,6 +1136,12 @@ is_listed(const Deadlocks *d, const char *name)
 				compare_names) != NULL;
 }
 
+static int
+compare_prefix(const void *prefix, const void *name)
+{
+	return strncmp(prefix, *(char *const *) name, strlen(prefix));
+}
+
 /* The name of a child: a cycle's confirm of an instance, or that it ended. */
 #define NAME_SIZE	256
 
@@ -1147,10 +1152,11 @@ confirm_name(const char *hash, const char *id, char name[NAME_SIZE])
 	return name;
 }
 
+/* The victim's instance has ended it; "id" may be "", for a prefix. */
 static const char *
-ended_name(const char *hash, char name[NAME_SIZE])
+ended_name(const char *hash, const char *id, char name[NAME_SIZE])
 {
-	(void) snprintf(name, NAME_SIZE, ENDED "%s", hash);
+	(void) snprintf(name, NAME_SIZE, ENDED "%s.%s", hash, id);
 	return name;
 }
 
@@ -1215,6 +1221,15 @@ free_cycle(Cycle *cycle)
 	free(cycle);
 }
 
+static Record *
+find_record(const Deadlocks *d, const char *hash)
+{
+	for (int i = 0; i < d->nrecords; i++)
+		if (strncmp(d->records[i]->cycle->hash, hash, DEADLOCK_HASH) == 0)
+			return d->records[i];
+	return NULL;
+}
+
 static bool
 has_edge(const Cycle *cycle, const DeadlockEdge *edge)
 {
@@ -1268,7 +1283,8 @@ step(Deadlocks *d, Record *record, DeadlockEvent event, int64_t now)
 		record->ended = true;
 	if ((todo & DEADLOCK_REMOVE) && record->ended)
 		(void) send(d, REQUEST_DELETE,
-					ended_name(record->cycle->hash, name), FOR_NOTHING, 0);
+					ended_name(record->cycle->hash, d->id, name), FOR_NOTHING,
+					0);
 	if (event == DEADLOCK_CUT)
 	{
 		record->left |= record->confirm;
@@ -1277,9 +1293,9 @@ step(Deadlocks *d, Record *record, DeadlockEvent event, int64_t now)
 	if (record->state == old)
 		return;
 	if (record->state == DEADLOCK_ENDED && event == DEADLOCK_SEEN)
-		record->until = now + 3 * d->timeout;	/* longer than it is there */
+		record->until = now + 2 * KEPT * d->timeout;	/* longer than that is */
 	else if (record->state == DEADLOCK_TOLD || event == DEADLOCK_DONE)
-		record->until = now + 2 * d->timeout;
+		record->until = now + KEPT * d->timeout;
 	else if (record->state != DEADLOCK_CONFIRMED)
 		record->until = NEVER;
 }
@@ -1548,7 +1564,6 @@ end_look(Deadlocks *d)
 	d->nread = d->read_bytes = d->read_edges = 0;
 	free_names(&d->names, &d->nnames);
 	free_names(&d->unread, &d->nunread);
-	free_names(&d->tellers, &(int) {d->next_unread});
 	d->next_unread = 0;
 	d->partly = false;
 	d->look = LOOK_NONE;
@@ -1577,14 +1592,12 @@ read_texts(Deadlocks *d)
 {
 	while (d->next_unread < d->nunread && d->ngets < DEADLOCK_GETS)
 	{
-		const char *node = d->unread[d->next_unread];
+		char	   *node = d->unread[d->next_unread];
 		int			len = 0;
 
 		(void) is_text_name(node, &len);
-		d->tellers = memory_grow(d->tellers, d->next_unread, sizeof(char *));
-		d->tellers[d->next_unread] = memory_copy(node);
-		d->tellers[d->next_unread][len] = '\0';
 		(void) send(d, REQUEST_GET, node, FOR_TEXT, d->next_unread++);
+		node[len] = '\0';
 		d->ngets++;
 	}
 	if (d->ngets == 0)
@@ -1594,8 +1607,31 @@ read_texts(Deadlocks *d)
 	}
 }
 
+/* Which deadlocks have been ended? */
 static void
-on_listed(Deadlocks *d, const RequestAnswer *answer)
+note_ended(Deadlocks *d, int64_t now)
+{
+	char		name[NAME_SIZE];
+
+	for (int i = 0; i < d->nrecords; i++)
+	{
+		Record	   *record = d->records[i];
+
+		const Cycle *cycle = record->cycle;
+
+		/* ended by a worker that has gone with the verdict: once more */
+		if (is_listed(d, ended_name(cycle->hash,
+									cycle->edges[cycle->victim]->teller,
+									name)))
+			step(d, record, DEADLOCK_SEEN, now);
+		else if (record->state == DEADLOCK_ENDED && !record->ended)
+			step(d, record, DEADLOCK_OVER, now);
+	}
+	sweep(d);
+}
+
+static void
+on_listed(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 {
 	const char *last = "";
 	int			last_len = 0;
@@ -1620,6 +1656,7 @@ on_listed(Deadlocks *d, const RequestAnswer *answer)
 	}
 	sort(d->names, d->nnames, sizeof(char *), compare_names);
 	sort(d->unread, d->nunread, sizeof(char *), compare_names);
+	note_ended(d, now);
 	for (int i = 0; i < d->nunread; i++)
 	{
 		(void) is_text_name(d->unread[i], &len);
@@ -1643,7 +1680,7 @@ on_text(Deadlocks *d, const RequestAnswer *answer, int number)
 			 d->read_edges > DEADLOCK_READ_EDGES ||
 			 answer->data_len > DEADLOCK_TEXT_BYTES)
 		d->partly = true;
-	else if (deadlock_parse(d->tellers[number], answer->data,
+	else if (deadlock_parse(d->unread[number], answer->data,
 							answer->data_len, &text))
 	{
 		d->read = memory_grow(d->read, d->nread, sizeof(DeadlockText));
@@ -1661,31 +1698,31 @@ static bool
 is_known(const char *hash, void *arg)
 {
 	const Deadlocks *d = arg;
+	const Record *record = find_record(d, hash);
 	char		name[NAME_SIZE];
 
-	for (int i = 0; i < d->nrecords; i++)
-		if (strcmp(d->records[i]->cycle->hash, hash) == 0)
-			return d->records[i]->state != DEADLOCK_TOLD &&
-				d->records[i]->state != DEADLOCK_CONFIRMED;
-	return is_listed(d, ended_name(hash, name));
+	if (record != NULL)
+		return record->state != DEADLOCK_TOLD &&
+			record->state != DEADLOCK_CONFIRMED;
+	return d->nnames > 0 &&
+		bsearch(ended_name(hash, "", name), d->names, (size_t) d->nnames,
+				sizeof(char *), compare_prefix) != NULL;
 }
 
 /* The record of a cycle; NULL: there are too many. */
 static Record *
 enter_cycle(Deadlocks *d, const DeadlockEdge *const *edges, int nedges,
-			const char *hash)
+			const char *hash, int64_t now)
 {
-	Record	   *record;
+	Record	   *record = find_record(d, hash);
 
-	for (int i = 0; i < d->nrecords; i++)
-		if (strcmp(d->records[i]->cycle->hash, hash) == 0)
-			return d->records[i];
+	if (record != NULL)
+		return record;
 	for (int i = 0; i < d->nrecords && d->nrecords >= DEADLOCK_CYCLES; i++)
-		if (d->records[i]->state == DEADLOCK_TOLD)
-		{
-			d->records[i]->state = DEADLOCK_NONE;
-			sweep(d);
-		}
+	{
+		step(d, d->records[i], DEADLOCK_OVER, now);
+		sweep(d);
+	}
 	if (d->nrecords >= DEADLOCK_CYCLES)
 		return NULL;
 	d->records = memory_grow(d->records, d->nrecords, sizeof(Record *));
@@ -1790,7 +1827,6 @@ judge(Deadlocks *d, int64_t now)
 {
 	const DeadlockEdge *cycle[DEADLOCK_CYCLE];
 	char		hash[DEADLOCK_HASH + 1];
-	char		name[NAME_SIZE];
 	int			nedges;
 	const DeadlockEdge **edges = gather(d, &nedges);
 	int			n;
@@ -1800,11 +1836,6 @@ judge(Deadlocks *d, int64_t now)
 		Record	   *record = d->records[i];
 		bool		missing;
 
-		/* ended by a worker that has gone with the verdict: once more */
-		if (is_listed(d, ended_name(record->cycle->hash, name)))
-			step(d, record, DEADLOCK_SEEN, now);
-		else if (record->state == DEADLOCK_ENDED && !record->ended)
-			step(d, record, DEADLOCK_OVER, now);
 		if (!is_confirmed(record))
 			continue;
 		/* ended.<hash> may come behind a list: so it must be so twice */
@@ -1819,7 +1850,7 @@ judge(Deadlocks *d, int64_t now)
 	n = deadlock_search(edges, nedges, d->id, is_known, d, cycle, hash);
 	if (n > 0)
 	{
-		Record	   *record = enter_cycle(d, cycle, n, hash);
+		Record	   *record = enter_cycle(d, cycle, n, hash, now);
 
 		if (record != NULL)
 			step(d, record, DEADLOCK_SAME, now);
@@ -1924,7 +1955,7 @@ send_act(Deadlocks *d, Record *record)
 							 confirm_name(d->records[i]->cycle->hash, d->id,
 										  name), FOR_NOTHING);
 	(void) send_part(d, REQUEST_CREATE,
-					 ended_name(record->cycle->hash, name), FOR_ACT);
+					 ended_name(record->cycle->hash, d->id, name), FOR_ACT);
 }
 
 static Record *
@@ -2079,8 +2110,8 @@ deadlock_disconnect(Deadlocks *d)
  * deadlock_connect
  *		There is a connection, of the session of before or of another one.
  *
- * Nothing is told before our texts have been read and the rest is deleted; our
- * confirms at once, ahead of the deletes of contenders.
+ * Nothing is told before all of ours is deleted; our confirms are at once, ahead
+ * of the deletes of contenders.
  */
 void
 deadlock_connect(Deadlocks *d, int64_t now)
@@ -2099,57 +2130,20 @@ deadlock_connect(Deadlocks *d, int64_t now)
 						FOR_NOTHING, 0);
 		record->left = false;
 		if (record->state == DEADLOCK_TOLD)
-			record->until = now + 2 * d->timeout;
+			record->until = now + KEPT * d->timeout;
 	}
 	(void) send(d, REQUEST_SEARCH, NULL, FOR_LOAD, 0);
 }
 
-static Record *
-find_record(Deadlocks *d, const char *hash)
-{
-	for (int i = 0; i < d->nrecords; i++)
-		if (strcmp(d->records[i]->cycle->hash, hash) == 0)
-			return d->records[i];
-	return NULL;
-}
-
-/* All that was to be read when the connection was made has been read. */
-static void
-finish_load(Deadlocks *d, int64_t now)
-{
-	for (int i = 0; i < d->npending; i++)
-		if (d->pending[i].purpose == FOR_OWN_TEXT ||
-			d->pending[i].purpose == FOR_OWN_ENDED)
-			return;
-	sort(d->told, d->ntold, sizeof(Told), compare_told);
-	for (int i = 0; i < DEADLOCK_TEXTS; i++)
-	{
-		char	   *data = render(d, i);
-
-		free(data);
-		d->texts[i].empty_since = now;
-	}
-	d->loaded = true;
-	d->wants_scan = true;
-	if (d->ntold > 0)
-		d->look_at = now + 5 * d->timeout;
-	look(d);
-}
-
 /*
- * What there is behind a barrier: first our act, then what our session has but
- * its texts.
+ * What there is behind a barrier: was our act done?  Then delete all of ours,
+ * but for ended.<hash> that we know of, which goes in its time.
  */
 static void
 on_loaded(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 {
 	char		name[NAME_SIZE];
-	char		suffix[NAME_SIZE];
-	int			suffix_len;
-	int			ntexts = 0;
 
-	(void) snprintf(suffix, sizeof(suffix), ".%s", d->id);
-	suffix_len = (int) strlen(suffix);
 	for (int i = 0; answer->result == REQUEST_OK && i < answer->nchildren; i++)
 		if (strlen(answer->children[i]) < NAME_SIZE)
 			add_name(&d->names, &d->nnames, answer->children[i]);
@@ -2157,61 +2151,27 @@ on_loaded(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 	for (int i = 0; i < d->nrecords; i++)
 		if (d->records[i]->state == DEADLOCK_SOUGHT)
 			step(d, d->records[i],
-				 is_listed(d, ended_name(d->records[i]->cycle->hash, name)) ||
+				 is_listed(d, ended_name(d->records[i]->cycle->hash, d->id,
+										 name)) ||
 				 ZK_MUTATED(ZK_CYCLE_SOUGHT_IS_DONE) ?
 				 DEADLOCK_DONE : DEADLOCK_FAILED, now);
 	for (int i = 0; i < d->nnames; i++)
 	{
 		const char *child = d->names[i];
-		int			len = (int) strlen(child);
+		const char *dot = strrchr(child, '.');
 
-		if (is_own_text(d, child))
-		{
-			if (ntexts < DEADLOCK_TEXTS)
-				(void) send(d, REQUEST_GET, child, FOR_OWN_TEXT, ntexts);
-			ntexts++;
-		}
-		else if (ZK_MUTATED(ZK_CYCLE_LEFTOVERS_STAY))
-			continue;
-		else if (strncmp(child, ENDED, strlen(ENDED)) == 0)
-		{
-			if (find_record(d, child + strlen(ENDED)) == NULL)
-				(void) send(d, REQUEST_GET, child, FOR_OWN_ENDED, 0);
-		}
-		else if (len > suffix_len &&
-				 strcmp(child + len - suffix_len, suffix) == 0)
+		if (is_own_text(d, child) ||
+			(dot != NULL && strcmp(dot + 1, d->id) == 0 &&
+			 !(strncmp(child, ENDED, strlen(ENDED)) == 0 &&
+			   find_record(d, child + strlen(ENDED)) != NULL) &&
+			 !ZK_MUTATED(ZK_CYCLE_LEFTOVERS_STAY)))
 			(void) send(d, REQUEST_DELETE, child, FOR_NOTHING, 0);
 	}
 	free_names(&d->names, &d->nnames);
-	finish_load(d, now);
-}
-
-/* One of our texts, as the worker before left it or this one. */
-static void
-on_own_text(Deadlocks *d, const RequestAnswer *answer, const char *node,
-			int number)
-{
-	OwnText    *own = &d->texts[number];
-	DeadlockText text;
-
-	if (answer->result != REQUEST_OK || !answer->ours)
-		return;
-	if (!deadlock_parse(d->id, answer->data, answer->data_len, &text))
-	{
-		(void) send(d, REQUEST_DELETE, node, FOR_NOTHING, 0);
-		return;
-	}
-	own->node = memory_copy(node);
-	own->version = answer->version;
-	for (int i = 0; i < text.nedges; i++)
-	{
-		d->told = memory_grow(d->told, d->ntold, sizeof(Told));
-		d->told[d->ntold].edge = copy_edge(&text.edges[i],
-										   text.edges[i].keeper);
-		d->told[d->ntold++].text = number;
-	}
-	free(text.edges);
-	free(text.memory);
+	d->write_at = now;
+	d->loaded = true;
+	d->wants_scan = true;
+	look(d);
 }
 
 /* A text was created or written, or could not be. */
@@ -2300,23 +2260,13 @@ deadlock_answer(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 			case FOR_LOAD:
 				on_loaded(d, answer, now);
 				break;
-			case FOR_OWN_TEXT:
-				on_own_text(d, answer, pending.node, pending.text);
-				finish_load(d, now);
-				break;
-			case FOR_OWN_ENDED:
-				if (answer->result == REQUEST_OK && answer->ours)
-					(void) send(d, REQUEST_DELETE, pending.node, FOR_NOTHING,
-								0);
-				finish_load(d, now);
-				break;
 			case FOR_CREATE:
 			case FOR_SET:
 			case FOR_NEW_SET:
 				on_written(d, answer, &pending, now);
 				break;
 			case FOR_LIST:
-				on_listed(d, answer);
+				on_listed(d, answer, now);
 				break;
 			case FOR_TEXT:
 				on_text(d, answer, pending.text);
@@ -2463,7 +2413,7 @@ deadlock_tick(Deadlocks *d, int64_t now)
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
 		if (d->texts[i].node != NULL && d->texts[i].nedges == 0 &&
 			!d->texts[i].acted &&
-			d->texts[i].empty_since + 20 * d->timeout <= now)
+			d->texts[i].empty_since + KEPT * d->timeout <= now)
 		{
 			(void) send(d, REQUEST_DELETE, d->texts[i].node, FOR_NOTHING, 0);
 			free(d->texts[i].node);
@@ -2498,8 +2448,8 @@ deadlock_wake(const Deadlocks *d)
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
 		if (d->texts[i].node != NULL && d->texts[i].nedges == 0 &&
 			!d->texts[i].acted &&
-			d->texts[i].empty_since + 20 * d->timeout < at)
-			at = d->texts[i].empty_since + 20 * d->timeout;
+			d->texts[i].empty_since + KEPT * d->timeout < at)
+			at = d->texts[i].empty_since + KEPT * d->timeout;
 	return at;
 }
 
@@ -2546,19 +2496,20 @@ deadlock_outcome(Deadlocks *d, DeadlockOutcome *outcome)
 	return true;
 }
 
-/* The edges of a cycle that is known, and how many they are; 0: it is not. */
+/*
+ * The edges of a cycle that is known, and how many they are; 0: it is not.  Of
+ * "hash" the digits of one count.
+ */
 int
 deadlock_cycle(const Deadlocks *d, const char *hash,
 			   const DeadlockEdge *const **edges)
 {
-	for (int i = 0; i < d->nrecords; i++)
-		if (strcmp(d->records[i]->cycle->hash, hash) == 0)
-		{
-			*edges = (const DeadlockEdge *const *)
-				d->records[i]->cycle->edges;
-			return d->records[i]->cycle->nedges;
-		}
-	return 0;
+	const Record *record = find_record(d, hash);
+
+	if (record == NULL)
+		return 0;
+	*edges = (const DeadlockEdge *const *) record->cycle->edges;
+	return record->cycle->nedges;
 }
 
 /* Take out what the log is to say; each comes once. */

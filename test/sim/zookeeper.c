@@ -957,7 +957,8 @@ look_at_act(int actor, const char *ended)
 	int64_t		confirmed = INT64_MAX;
 
 	snprintf(directory, sizeof(directory), "%.*s", (int) (name - ended), ended);
-	if (strcmp(name + strlen("/ended."), cycle->hash) != 0)
+	if (strncmp(name + strlen("/ended."), cycle->hash,
+				strlen(cycle->hash)) != 0)
 		sim_violation("acts", "instance %d acts without a cycle", actor);
 	for (int i = 0; i < cycle->nedges; i++)
 	{

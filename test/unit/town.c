@@ -2052,7 +2052,8 @@ check_act(Instance *i, const char *hash)
 		Instance   *other = &t->instances[e->teller[1] - '0'];
 
 		span_edge(t, e, &from, &to);
-		(void) snprintf(name, NAME, "%s.%s", hash, e->teller);
+		(void) snprintf(name, NAME, "%.*s.%s", DEADLOCK_HASH, hash,
+						e->teller);
 		if (other != i && find_znode(t, name, t->zxid) == NULL)
 			violation(t, "T2: an act without a confirm");
 		for (int lock = 0; lock < TOWN_LOCKS; lock++)

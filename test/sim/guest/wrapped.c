@@ -170,14 +170,16 @@ __wrap_client_send_check(Client *client, zoo_op_result_t *checked,
 	return rc;
 }
 
-/* The worker ends a deadlock: the last part of that has its hash. */
+/* The worker ends a deadlock: the last part of that begins with its hash. */
 static void
-tell_of_cycle(Deadlocks *d, const char *hash)
+tell_of_cycle(Deadlocks *d, const char *part)
 {
 	const DeadlockEdge *const *edges;
-	int			n = deadlock_cycle(d, hash, &edges);
+	int			n = deadlock_cycle(d, part, &edges);
 	SimEdge		told[DEADLOCK_CYCLE];
+	char		hash[DEADLOCK_HASH + 1];
 
+	strlcpy(hash, part, sizeof(hash));
 	for (int i = 0; i < n; i++)
 		told[i] = (SimEdge)
 	{

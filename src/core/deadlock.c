@@ -956,7 +956,7 @@ struct Deadlocks
 	bool		loaded;			/* what is left of before is deleted */
 	bool		wants_scan;
 	bool		watched;		/* the children of the directory are */
-	bool		acting;			/* an act is under way */
+	Record	   *acting;			/* the act of this is under way */
 
 	Told	   *told;			/* in the order of edges */
 	int			ntold;
@@ -983,7 +983,6 @@ struct Deadlocks
 
 	int64_t		scan_at;		/* NEVER: not by time */
 	int64_t		write_at;		/* no new edges ahead of this */
-	int64_t		retry_at;		/* scan for edges that could not be written */
 	int64_t		look_at;
 
 	Pending    *pending;
@@ -1248,6 +1247,14 @@ add_outcome(Deadlocks *d, Cycle *cycle, bool verdict)
 	cycle->verdict = verdict;
 }
 
+/* Make it due at this time, if it is not earlier. */
+static void
+due(int64_t *when, int64_t at)
+{
+	if (at < *when)
+		*when = at;
+}
+
 /* Pass an event to a cycle, and do what the table says. */
 static void
 step(Deadlocks *d, Record *record, DeadlockEvent event, int64_t now)
@@ -1267,8 +1274,7 @@ step(Deadlocks *d, Record *record, DeadlockEvent event, int64_t now)
 		create->exact = true;
 		record->confirm = true;
 		record->until = now + 2 * d->timeout;
-		d->scan_at = d->scan_at < now + d->timeout / 4 ? d->scan_at :
-			now + d->timeout / 4;
+		due(&d->scan_at, now + d->timeout / 4);
 	}
 	if ((todo & DEADLOCK_RETRACT) && record->confirm)
 	{
@@ -1526,7 +1532,7 @@ tell_new(Deadlocks *d, const DeadlockEdge **new, int n, int64_t now)
 		return;					/* the answer scans again */
 	if (now < d->write_at && !ZK_MUTATED(ZK_CYCLE_WRITES_AT_ONCE))
 	{
-		d->retry_at = d->write_at;
+		due(&d->scan_at, d->write_at);
 		return;
 	}
 	sort(new, n, sizeof(*new), compare_for_text);
@@ -1545,8 +1551,7 @@ tell_new(Deadlocks *d, const DeadlockEdge **new, int n, int64_t now)
 			d->nwriting++;
 		}
 	d->write_at = now + (d->timeout > pause ? d->timeout : pause);
-	if (d->look_at > now + 5 * d->timeout)
-		d->look_at = now + 5 * d->timeout;
+	due(&d->look_at, now + 5 * d->timeout);
 }
 
 /* Looking: what all tell. */
@@ -1842,8 +1847,8 @@ judge(Deadlocks *d, int64_t now)
 		missing = !refresh(record->cycle, edges, nedges) && !d->partly;
 		if (missing && record->missing)
 			step(d, record, DEADLOCK_CHANGED, now);
-		else if (missing && d->look_at > now + d->timeout / 4)
-			d->look_at = now + d->timeout / 4;
+		else if (missing)
+			due(&d->look_at, now + d->timeout / 4);
 		record->missing = missing;
 	}
 	sweep(d);
@@ -1925,7 +1930,7 @@ send_act(Deadlocks *d, Record *record)
 	const DeadlockEdge *victim = record->cycle->edges[record->cycle->victim];
 	char		name[NAME_SIZE];
 
-	d->acting = true;
+	d->acting = record;
 	d->group++;
 	for (int i = 0; i < d->ntold; i++)
 		if (compare_vertices(&d->told[i].edge->to, &victim->to) == 0)
@@ -1956,16 +1961,6 @@ send_act(Deadlocks *d, Record *record)
 										  name), FOR_NOTHING);
 	(void) send_part(d, REQUEST_CREATE,
 					 ended_name(record->cycle->hash, d->id, name), FOR_ACT);
-}
-
-static Record *
-find_acting(Deadlocks *d)
-{
-	for (int i = 0; i < d->nrecords; i++)
-		if (d->records[i]->state == DEADLOCK_ACTING ||
-			d->records[i]->state == DEADLOCK_STALE)
-			return d->records[i];
-	return NULL;
 }
 
 /* The act was carried out: nothing of the victim is told any more. */
@@ -2006,18 +2001,15 @@ act_failed(Deadlocks *d, Record *record, int64_t now)
 	step(d, record, DEADLOCK_FAILED, now);
 	remove_told(d, is_gone, 0, now);
 	write_dirty(d, now);
-	if (d->look_at > now + 50 * MS)
-		d->look_at = now + 50 * MS;
+	due(&d->look_at, now + 50 * MS);
 }
 
 static void
 on_acted(Deadlocks *d, bool done, int64_t now)
 {
-	Record	   *record = find_acting(d);
+	Record	   *record = d->acting;
 
-	d->acting = false;
-	if (record == NULL)
-		return;
+	d->acting = NULL;
 	if (done)
 		act_done(d, record, now);
 	else
@@ -2046,7 +2038,7 @@ deadlock_make(const char *dir, const char *id, const char *instance,
 	d->id = memory_copy(id);
 	d->instance = memory_copy(instance);
 	d->timeout = timeout_us;
-	d->scan_at = d->retry_at = d->look_at = NEVER;
+	d->scan_at = d->look_at = NEVER;
 	d->write_at = INT64_MIN;
 	return d;
 }
@@ -2069,9 +2061,10 @@ forget_connection(Deadlocks *d)
 	memset(d->texts, 0, sizeof(d->texts));
 	end_look(d);
 	d->nwriting = d->ngets = 0;
-	d->loaded = d->watched = d->look_again = d->acting = false;
+	d->loaded = d->watched = d->look_again = false;
+	d->acting = NULL;
 	d->wants_scan = d->connected = false;
-	d->scan_at = d->retry_at = d->look_at = NEVER;
+	d->scan_at = d->look_at = NEVER;
 }
 
 void
@@ -2190,7 +2183,7 @@ on_written(Deadlocks *d, const RequestAnswer *answer, const Pending *pending,
 		remove_told(d, is_in_text, (uint64_t) pending->text, now);
 		free(text->node);
 		memset(text, 0, sizeof(*text));
-		d->retry_at = d->write_at;
+		due(&d->scan_at, d->write_at);
 	}
 	else if (pending->purpose == FOR_CREATE)
 	{
@@ -2212,20 +2205,12 @@ static void
 on_confirm(Deadlocks *d, const RequestAnswer *answer, const char *node,
 		   int64_t now)
 {
-	char		name[NAME_SIZE];
+	Record	   *record = find_record(d, node);
 
-	if (answer->result == REQUEST_OK)
+	if (answer->result == REQUEST_OK || record == NULL || !record->confirm)
 		return;
-	for (int i = 0; i < d->nrecords; i++)
-	{
-		Record	   *record = d->records[i];
-
-		confirm_name(record->cycle->hash, d->id, name);
-		if (strcmp(name, node) != 0 || !record->confirm)
-			continue;
-		record->confirm = false;
-		step(d, record, DEADLOCK_CHANGED, now);
-	}
+	record->confirm = false;
+	step(d, record, DEADLOCK_CHANGED, now);
 }
 
 /*
@@ -2348,7 +2333,6 @@ deadlock_scanned(Deadlocks *d, const DeadlockScan *scan, int64_t now)
 	sort(found, scan->nedges, sizeof(*found), compare_own_edges);
 	d->wants_scan = false;
 	d->scan_at = scan->waits ? now + d->timeout : NEVER;
-	d->retry_at = NEVER;
 	compare_with_scan(d, found, scan->nedges, now);
 	if (d->look == LOOK_READ)
 		judge(d, now);
@@ -2359,8 +2343,8 @@ deadlock_scanned(Deadlocks *d, const DeadlockScan *scan, int64_t now)
 	if (!scan->listing)
 		tell_new(d, new, n, now);
 	for (int i = 0; i < d->nrecords; i++)
-		if (is_confirmed(d->records[i]) && d->scan_at > now + d->timeout / 4)
-			d->scan_at = now + d->timeout / 4;
+		if (is_confirmed(d->records[i]))
+			due(&d->scan_at, now + d->timeout / 4);
 	free(found);
 	free(new);
 	sweep(d);
@@ -2382,6 +2366,14 @@ deadlock_over(Deadlocks *d, uint64_t generation, int64_t now)
 	sweep(d);
 }
 
+/* When is a text deleted? */
+static int64_t
+text_end(const Deadlocks *d, const OwnText *text)
+{
+	return text->node != NULL && text->nedges == 0 && !text->acted ?
+		text->empty_since + KEPT * d->timeout : NEVER;
+}
+
 /* What is due by time.  An emptied text is deleted when it was not needed. */
 void
 deadlock_tick(Deadlocks *d, int64_t now)
@@ -2399,9 +2391,9 @@ deadlock_tick(Deadlocks *d, int64_t now)
 				look(d);
 		}
 	sweep(d);
-	if (d->scan_at <= now || d->retry_at <= now)
+	if (d->scan_at <= now)
 	{
-		d->scan_at = d->retry_at = NEVER;
+		d->scan_at = NEVER;
 		d->wants_scan = true;
 	}
 	if (d->look_at <= now)
@@ -2411,9 +2403,7 @@ deadlock_tick(Deadlocks *d, int64_t now)
 		look(d);
 	}
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
-		if (d->texts[i].node != NULL && d->texts[i].nedges == 0 &&
-			!d->texts[i].acted &&
-			d->texts[i].empty_since + KEPT * d->timeout <= now)
+		if (text_end(d, &d->texts[i]) <= now)
 		{
 			(void) send(d, REQUEST_DELETE, d->texts[i].node, FOR_NOTHING, 0);
 			free(d->texts[i].node);
@@ -2437,19 +2427,11 @@ deadlock_wake(const Deadlocks *d)
 	if (!d->loaded)
 		return NEVER;
 	for (int i = 0; i < d->nrecords; i++)
-		if (d->records[i]->until < at)
-			at = d->records[i]->until;
-	if (d->scan_at < at)
-		at = d->scan_at;
-	if (d->retry_at < at)
-		at = d->retry_at;
-	if (d->look_at < at)
-		at = d->look_at;
+		due(&at, d->records[i]->until);
+	due(&at, d->scan_at);
+	due(&at, d->look_at);
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
-		if (d->texts[i].node != NULL && d->texts[i].nedges == 0 &&
-			!d->texts[i].acted &&
-			d->texts[i].empty_since + KEPT * d->timeout < at)
-			at = d->texts[i].empty_since + KEPT * d->timeout;
+		due(&at, text_end(d, &d->texts[i]));
 	return at;
 }
 

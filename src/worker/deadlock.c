@@ -98,6 +98,8 @@ static struct
 	uint32		writers[NWRITERS];	/* of those, in turn */
 	int			next_writer;
 	HTAB	   *reading;
+	int64		set_zxid;		/* of the latest write of a text */
+	int64		act_zxid;		/* of the act whose answer is handled, or 0 */
 
 	/* as of zk_now_ms(); 0: none */
 	int64		scanned_ms;		/* the latest scan */
@@ -210,8 +212,9 @@ static void
 end_wait(const DeadlockEdge *victim, uint32 number)
 {
 	ereport(DEBUG1,
-			(errmsg_internal("process %d %s", victim->to.pid,
-							 number == ZK_VICTIM_REQUEUES ?
+			(errmsg_internal("act 0x%llx: process %d %s",
+							 (unsigned long long) deadlock.act_zxid,
+							 victim->to.pid, number == ZK_VICTIM_REQUEUES ?
 							 "requeues in tier 1" : "fails")));
 	if (!slots_end_wait(victim->to.name, victim->to.pid,
 						(int64) victim->to.generation, number))
@@ -243,7 +246,7 @@ report(const DeadlockOutcome *outcome)
 	}
 	if (outcome->verdict)
 		end_wait(outcome->edges[outcome->victim], number);
-	for (int i = 0; i < outcome->nedges && outcome->verdict &&
+	for (int i = 0; i < outcome->nedges &&
 		 ZK_MUTATED(ZK_CYCLE_SECOND_VICTIM); i++)
 		if (i != outcome->victim)
 			end_wait(outcome->edges[i], number);
@@ -350,6 +353,11 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 		if (in->result == REQUEST_UNKNOWN && session_error_is_untried(in->error))
 			answer.result = REQUEST_REFUSED;
 		deadlock.lost |= answer.result == REQUEST_UNKNOWN;
+
+		/* an act writes texts, and ends with a create */
+		if (in->kind == REQUEST_SET)
+			deadlock.set_zxid = in->mzxid;
+		deadlock.act_zxid = in->kind == REQUEST_CREATE ? deadlock.set_zxid : 0;
 	}
 	deadlock_answer(deadlock.core, &answer, zk_now_us());
 	carry_out();

@@ -239,7 +239,7 @@ sub waits_for
 
 	push @made, $stranger->create("$room/z-", data => forged('y0', 'x0', 'f' x 16), ephemeral => 1, sequence => 1);
 	poll_until(sub { confirmed() == 1 }, 'a to confirm the forged deadlock');
-	push @made, $stranger->create("$room/ended." . (confirmed())[0], ephemeral => 1);
+	push @made, $stranger->create("$room/ended." . (confirmed())[0] . '.z', ephemeral => 1);
 	poll_until(sub { value($a, "SELECT count(*) $forged AND cluster_name = 'z'") ne '0' },
 		'a to note a forged deadlock');
 	pass('open: who forges a text and the end of its deadlock adds that to zk_deadlocks');
@@ -263,7 +263,7 @@ for my $round (1 .. 3)
 	my @dirs = map { lock_dir($_) } qw(x1 y1 x2 y2);
 	my @texts = map { $stranger->get("$room/$_")->{data} } grep { /-\d{10}$/ } in_room();
 	my @notes = map { owner_data(lock_dir($_)) } qw(x1 x2);
-	my @names = ('z-0000000007', '0123456789abcdef0123456789abcdef.z', 'ended.0123456789abcdef0123456789abcdef',
+	my @names = ('z-0000000007', '0123456789abcdef0123456789abcdef.z', 'ended.0123456789abcdef0123456789abcdef.z',
 		'-0000000007', 'z-00000000077', 'ended.', '.z');
 	my %reads = map { $_ => $proxy->requests("$_-0")->{exists} // 0 } qw(a b);
 	my $written = 0;

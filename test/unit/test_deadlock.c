@@ -828,6 +828,49 @@ end_alone(Alone *alone)
 		free(alone->texts[i]);
 }
 
+/* A member that looks late, when it waits no more, hears of the end, too. */
+static void
+test_end_is_heard_late(void **state)
+{
+	DeadlockEdge edges[] = {
+		make_edge("me", "/x", "/y", 1), make_edge("you", "/y", "/x", 2)
+	};
+	const DeadlockEdge *all[] = {&edges[0], &edges[1]};
+	const DeadlockEdge *cycle[DEADLOCK_CYCLE];
+	DeadlockScan scan = {.edges = edges,.nedges = 1,.waits = true};
+	RequestAnswer event = {.event = REQUEST_NODE_TOUCHED};
+	DeadlockOutcome outcome;
+	char		hash[DEADLOCK_HASH + 1];
+	Alone		alone;
+
+	(void) state;
+	begin_alone(&alone, 1000 * MS);
+	alone.texts[0] = calloc(1, 1000);
+	(void) deadlock_write("you", &all[1], 1, alone.texts[0], 1000);
+	(void) snprintf(alone.names[alone.ntexts++], 64, "you-0000000009");
+	for (int i = 1; i <= 2; i++)
+	{
+		deadlock_scanned(alone.deadlocks, &scan, i * MS);
+		answer_all(&alone, i * MS);
+	}
+	assert_int_equal(alone.writes, 2);	/* a text and a confirm */
+	deadlock_over(alone.deadlocks, edges[0].to.generation, 3 * MS);
+	deadlock_tick(alone.deadlocks, 15000 * MS);
+	answer_all(&alone, 15000 * MS);
+	scan.nedges = 0;
+	deadlock_scanned(alone.deadlocks, &scan, 15000 * MS);
+	assert_false(deadlock_outcome(alone.deadlocks, &outcome));
+
+	assert_int_equal(deadlock_search(all, 2, "me", NULL, NULL, cycle, hash), 2);
+	(void) snprintf(alone.names[alone.ntexts++], 64, "ended.%s.you", hash);
+	deadlock_answer(alone.deadlocks, &event, 15001 * MS);
+	answer_all(&alone, 15001 * MS);
+	assert_true(deadlock_outcome(alone.deadlocks, &outcome));
+	assert_string_equal(outcome.hash, hash);
+	assert_false(outcome.verdict);
+	end_alone(&alone);
+}
+
 /* 1,150 holds and one wait: all are told at once, in a few texts. */
 static void
 test_1150_holds_and_one_wait(void **state)
@@ -1346,6 +1389,7 @@ main(void)
 		cmocka_unit_test(test_writer_between_readers_leaves),
 		cmocka_unit_test(test_churn),
 		cmocka_unit_test(test_middle_of_a_way_changes),
+		cmocka_unit_test(test_end_is_heard_late),
 		cmocka_unit_test(test_1150_holds_and_one_wait),
 		cmocka_unit_test(test_new_edges_are_told_seldom),
 		cmocka_unit_test(test_nothing_is_sent_without_a_connection),

@@ -442,7 +442,7 @@ watch_queues(List *unknown)
 		if (contender->awaited)
 			continue;
 		contender->awaited = true;
-		if (!contender->now.watches_queue)
+		if (!contender_watches_queue(contender))
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
 	}
 	return unknown != NIL && zk_now_ms() - deadlock.listing_ms < LISTING_MS;

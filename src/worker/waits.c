@@ -199,8 +199,8 @@ is_queued(const ZkWait *row, const Contender *contender)
 {
 	return is_of_contender(contender, &row->contender) &&
 		contender->queued_since_ms != 0 &&
-		(row->state == ZK_SLOT_WANTED ? contender->now.queues :
-		 row->state == ZK_SLOT_HELD && contender->now.owns);
+		(row->state == ZK_SLOT_WANTED ? contender_is_queued(contender) :
+		 row->state == ZK_SLOT_HELD && contender_owns(contender));
 }
 
 /* Note a wait for a slot, if it counts. */
@@ -573,14 +573,14 @@ add_hold(const ZkHold *hold)
 	DeadlockVertex from;
 
 	if (scan.nends == 0 || hold->behind == TURN_ALONE ||
-		!is_of_contender(contender, &hold->contender) || !contender->now.owns)
+		!is_of_contender(contender, &hold->contender) || !contender_owns(contender))
 		return;
 	if (hold->behind != TURN_CONTENDED)
 	{
 		scan.result->unknown = lappend(scan.result->unknown, contender);
 		return;
 	}
-	from.kind = kind_of(contender->now.kind == ZNODE_READER);
+	from.kind = kind_of(contender_kind(contender) == ZNODE_READER);
 	from.name = pstrdup(contender->directory);
 	from.pid = hold->pid;
 	from.generation = (uint64) hold->since;

@@ -189,8 +189,8 @@ plant('a long function',
 	{ 'shared/planted.c' => function('planted', ('go()') x 61) },
 	'shared/planted.c: planted\(\) has 61 lines, more than 60');
 plant('a long machine may be, a long function in it not',
-	{ 'core/lock/semaphore.c' => function('planted', ('') x 61) },
-	'core/lock/semaphore.c: planted\(\) has 61 lines, more than 60');
+	{ 'core/lock/permit.c' => function('planted', ('') x 61) },
+	'core/lock/permit.c: planted\(\) has 61 lines, more than 60');
 
 # macros
 plant('a macro reads a clock twice',

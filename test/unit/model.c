@@ -181,7 +181,8 @@ has_predecessor(const Recipe *recipe)
 void
 model_check_recipe(const Recipe *recipe)
 {
-	bool		late = znode_is_late(recipe->sequence);
+	bool		permit = recipe->kind == ZNODE_PERMIT;
+	bool		late = !permit && znode_is_late(recipe->sequence);
 	bool		holds = false;
 
 	switch (recipe->state)
@@ -210,7 +211,8 @@ model_check_recipe(const Recipe *recipe)
 			break;
 		case RECIPE_WATCHING:
 			holds = is_named(recipe, true) && !recipe->requeued &&
-				has_predecessor(recipe) && recipe->blockers > 0;
+				has_predecessor(recipe) == !permit &&
+				recipe->blockers >= (permit ? recipe->permits : 1);
 			break;
 		case RECIPE_OWNER:
 			holds = is_named(recipe, true) && !recipe->requeued && !late &&

@@ -2192,7 +2192,7 @@ test_orphans_leave_room(void **state)
 	bring_to(&recipe, AT_ENTERING_MKDIRS);
 	give(&recipe, IN_CREATE_OK, &out);
 	give_children(&recipe, lost, lengthof(lost), &out);
-	assert_int_equal(out.nops, RECIPE_MAX_OPS);
+	assert_int_equal(out.nops, RECIPE_MAX_ORPHANS + 3);
 	assert_int_equal(out.ops[out.nops - 3].kind, REQUEST_MKDIRS);
 	assert_int_equal(out.ops[out.nops - 2].kind, REQUEST_CREATE);
 	assert_int_equal(out.ops[out.nops - 1].kind, REQUEST_CHILDREN);

@@ -41,7 +41,7 @@
  *
  * The number of permits that the users of a semaphore have agreed on is not a
  * note.  It is the data of their contenders' directory, and is compared as a
- * whole; see semaphore.c.
+ * whole; see permit.c.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -29,6 +29,9 @@
  *	  watches, in case the event was lost;
  *	- a contender whose number proves that no other is ahead reads nothing;
  *	- an owner that wants the lock again leaves and requeues in one step;
+ *	- with "permits" permits, as many own together: the first ones, by their
+ *	  numbers.  So a place among permits is not behind a predecessor, but behind
+ *	  all ahead of it, and watches the children.  See permit.c;
  *	- the directory is made again before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: below
  *	  a root that is itself a lock directory, lock directories may end in ten
@@ -64,10 +67,11 @@
  *	WATCHING	Our node is there.  "predecessor" is the last of "blockers"
  *				contenders, at least one, that excluded us when the children
  *				were listed; none has come ahead of us since.  It is watched,
- *				or the watch is out.
+ *				or the watch is out.  A permit has no predecessor, and at least
+ *				"permits" blockers; the children are watched.
  *	OWNER		Our node is there, its number is not late, and no contender
- *				that excludes us is ahead, nor will be.  If "token" is 0, a
- *				stat is out, or was refused.
+ *				that excludes us is ahead, nor will be; for a permit, fewer than
+ *				"permits".  If "token" is 0, a stat is out, or was refused.
  *	REQUEUEING	"requeued" is set, and we are exclusive.  The multi is out, and
  *				decides which node we have; "node" and "sequence" are those of
  *				the previous node.
@@ -81,6 +85,11 @@
  * wanted (CANCELLING, ABANDONING, LEAVING).  "predecessor" may be left over in
  * READING and LEAVING; it is NULL in all other states but WATCHING.  The models
  * of test/unit check this after each step.
+ *
+ * A permit's number is never late, nor does it prove anything, and without order
+ * it counts all others as ahead of it, as Curator always does.  Where a mutex
+ * watches its predecessor, a permit lists and watches the children, and looks in
+ * the same way.
  *
  * A look is a stat without a watch, since the watch stands and the node may
  * have much data; where no watch stands, the next look finds what has
@@ -153,6 +162,13 @@
  *				  may be retained -> WATCHING: retained; it is not -> queued
  *				watch ok, and the predecessor is an orphan of our session ->
  *				  WATCHING: delete it
+ *				list ok, fewer than "permits" ahead -> OWNER: unwatch, stat
+ *				list ok, as many, or more -> WATCHING
+ *				list ok, without our node; no node -> ENTERING: unwatch, and as
+ *				  new
+ *				list unknown -> WATCHING: list
+ *				list refused -> LEAVING: unwatch, delete; failed
+ *				read again -> READING: unwatch, children
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
@@ -250,8 +266,7 @@ send_op(RecipeOutput *out, RequestKind kind, const char *node, uint32_t serial)
 static uint32_t
 next_serial(Recipe *recipe)
 {
-	if (++recipe->serial == 0)
-		recipe->serial++;
+	recipe->serial = recipe->serial % RECIPE_MAX_SERIAL + 1;
 	return recipe->serial;
 }
 
@@ -352,6 +367,15 @@ end(Recipe *recipe, RecipeOutput *out, unsigned report)
 	out->report |= report | RECIPE_REPORT_GONE;
 }
 
+/* Our node may stay. */
+static void
+report_left(const Recipe *recipe, RecipeOutput *out, int error)
+{
+	out->report |= RECIPE_REPORT_LEFT;
+	out->error = error;
+	out->left = recipe->node;
+}
+
 static void
 fail(Recipe *recipe, RecipeOutput *out, int error)
 {
@@ -408,11 +432,26 @@ read_queue(Recipe *recipe, RecipeOutput *out)
 	recipe->state = RECIPE_READING;
 }
 
+/*
+ * Watch what we wait for: the predecessor, or, for a permit, all children,
+ * since any of those ahead may be the next to leave.
+ */
 static void
 watch(Recipe *recipe, RecipeOutput *out)
 {
-	send_op(out, REQUEST_WATCH, recipe->predecessor, next_serial(recipe));
+	send_op(out, recipe->kind == ZNODE_PERMIT ? REQUEST_LIST : REQUEST_WATCH,
+			recipe->predecessor, next_serial(recipe));
 	recipe->state = RECIPE_WATCHING;
+}
+
+/* Read the queue again, though nobody ahead has left. */
+static void
+read_again(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->state != RECIPE_WATCHING)
+		return;
+	send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
+	read_queue(recipe, out);
 }
 
 /* List the children and watch them: another contender may queue behind us. */
@@ -429,6 +468,16 @@ stat_node(Recipe *recipe, RecipeOutput *out, uint32_t batch)
 {
 	send_op(out, REQUEST_STAT, recipe->node, 0);
 	out->ops[out->nops - 1].batch = batch;
+}
+
+/*
+ * Is our number late?  Permits are counted, not ordered: the end of their
+ * counter does not matter.
+ */
+static bool
+is_late(const Recipe *recipe)
+{
+	return recipe->kind != ZNODE_PERMIT && znode_is_late(recipe->sequence);
 }
 
 /*
@@ -464,7 +513,7 @@ report_late(Recipe *recipe, RecipeOutput *out)
 static void
 own(Recipe *recipe, RecipeOutput *out, bool seen)
 {
-	if (znode_is_late(recipe->sequence))
+	if (is_late(recipe))
 	{
 		step_aside(recipe, out);
 		return;
@@ -595,6 +644,25 @@ is_writer(bool shared, int32_t sequence)
 	return !shared || znode_is_late(sequence);
 }
 
+/* Does the contender precede us?  For a permit, any does if there is no order. */
+static bool
+is_ahead(const Recipe *recipe, const ZnodeContender *contender)
+{
+	if (recipe->kind == ZNODE_PERMIT &&
+		(znode_is_unordered(recipe->sequence) ||
+		 znode_is_unordered(contender->sequence)))
+		return true;
+	return znode_before(contender->sequence, recipe->sequence);
+}
+
+/* May we own with those ahead that exclude us? */
+static bool
+may_own(const Recipe *recipe)
+{
+	return recipe->kind == ZNODE_PERMIT ?
+		recipe->blockers < recipe->permits : recipe->blockers == 0;
+}
+
 /* Our place in the queue, by a list of children. */
 typedef struct QueuePlace
 {
@@ -641,7 +709,7 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 
 	if (strcmp(child, recipe->node) == 0)
 		place->found = true;
-	else if (is_semaphore_part(child))
+	else if (recipe->kind != ZNODE_PERMIT && is_semaphore_part(child))
 		out->report |= RECIPE_REPORT_MIXED;
 	else if (!znode_parse_contender(child, &contender))
 	{
@@ -650,12 +718,10 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 	}
 	else if (znode_has_uuid(child, recipe->uuid))
 	{
-		/* leave room for the operation of this step */
-		if (out->nops < RECIPE_MAX_OPS - 3)
+		if (out->nops < RECIPE_MAX_ORPHANS)
 			send_op(out, REQUEST_DELETE_ORPHAN, child, 0);
 	}
-	else if (!is_persistent(recipe, child) &&
-			 znode_before(contender.sequence, recipe->sequence))
+	else if (!is_persistent(recipe, child) && is_ahead(recipe, &contender))
 		note_ahead(recipe, place, child, &contender);
 }
 
@@ -682,14 +748,18 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	};
 
 	recipe->blockers = 0;
-	recipe->unsure = true;
+	recipe->unsure = recipe->kind != ZNODE_PERMIT;
 	for (int i = 0; i < in->answer.nchildren; i++)
 		note_child(recipe, &place, in->answer.children[i], out);
+	if (recipe->kind == ZNODE_PERMIT && recipe->blockers > 0)
+		recipe->blockers += ZK_MUTATED(ZK_PERMIT_TWICE) ? 1 :
+			ZK_MUTATED(ZK_PERMIT_MISSED) ? -1 : 0;
 
 	recipe->retained_ahead = recipe->asks_retained &&
 		only_owners_exclude(&place);
 	forget_predecessor(recipe);
-	if (place.found && place.predecessor != NULL)
+	if (place.found && place.predecessor != NULL &&
+		recipe->kind != ZNODE_PERMIT)
 		recipe->predecessor = memory_copy(place.predecessor);
 	return place.found;
 }
@@ -708,14 +778,14 @@ evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		out->report |= RECIPE_REPORT_FAILED;
 		leave(recipe, out);
 	}
-	else if (recipe->blockers == 0)
+	else if (may_own(recipe))
 		own(recipe, out, true);
-	else if (znode_is_unordered(recipe->sequence))
+	else if (is_late(recipe) && znode_is_unordered(recipe->sequence))
 		step_aside(recipe, out);
 	else
 	{
 		watch(recipe, out);
-		if (znode_is_late(recipe->sequence))
+		if (is_late(recipe))
 			report_late(recipe, out);
 		if (recipe->retained_ahead)
 			recipe->unsure = false;
@@ -731,6 +801,36 @@ predecessor_gone(Recipe *recipe, RecipeOutput *out)
 		own(recipe, out, false);
 	else
 		read_queue(recipe, out);
+}
+
+/* We wait for a permit, and the children are listed and watched again. */
+static void
+on_permits_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	bool		found;
+
+	if (in->answer.result == REQUEST_UNKNOWN)
+	{
+		watch(recipe, out);
+		return;
+	}
+	if (in->answer.result == REQUEST_REFUSED)
+	{
+		fail_and_leave(recipe, out, 0, in->answer.error);
+		return;
+	}
+	found = in->answer.result == REQUEST_OK && find_place(recipe, in, out);
+	if (found && !may_own(recipe))
+		return;
+
+	/* a watch left behind would fire after the wait has ended */
+	send_op(out, REQUEST_UNWATCH, NULL, 0);
+	if (found)
+		own(recipe, out, true);
+	else if (in->answer.result == REQUEST_OK)
+		enter(recipe, false, out);	/* another client deleted our node */
+	else
+		enter_without_directory(recipe, out);
 }
 
 /* The predecessor is no contender, whatever its name. */
@@ -778,6 +878,8 @@ on_release(Recipe *recipe, RecipeOutput *out)
 static bool
 owns_by_number(const Recipe *recipe, int32_t next)
 {
+	if (recipe->kind == ZNODE_PERMIT)
+		return false;
 	if (ZK_MUTATED(ZK_GAP_OWNS) && next != 0 && recipe->sequence > next)
 		return true;
 	return recipe->sequence == 0 || recipe->sequence == next;
@@ -910,8 +1012,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			/* it cannot be found out whether our node exists */
-			out->report |= RECIPE_REPORT_LEFT;
-			out->error = in->answer.error;
+			report_left(recipe, out, in->answer.error);
 			end(recipe, out, wanted ? RECIPE_REPORT_FAILED : 0);
 			break;
 	}
@@ -1248,6 +1349,8 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_search_done(recipe, in, out);
 	else if (recipe->state == RECIPE_READING)
 		on_read_done(recipe, in, out);
+	else if (recipe->state == RECIPE_WATCHING && recipe->kind == ZNODE_PERMIT)
+		on_permits_listed(recipe, in, out);
 }
 
 /* The predecessor has been read, and is watched. */
@@ -1299,7 +1402,9 @@ on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->state == RECIPE_WATCHING &&
 		in->answer.serial == recipe->serial)
 	{
-		if (!lose_wakeup())
+		if (recipe->kind == ZNODE_PERMIT)
+			watch(recipe, out);
+		else if (!lose_wakeup())
 			predecessor_gone(recipe, out);
 	}
 	else if (is_of_revocation_watch(recipe, in))
@@ -1325,7 +1430,9 @@ on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 look(Recipe *recipe, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_WATCHING)
+	if (recipe->state == RECIPE_WATCHING && recipe->kind == ZNODE_PERMIT)
+		watch(recipe, out);
+	else if (recipe->state == RECIPE_WATCHING)
 		send_op(out, REQUEST_STAT, recipe->predecessor, recipe->serial);
 	else if (recipe->state == RECIPE_OWNER && recipe->queue_watch != 0)
 		watch_queue(recipe, out);
@@ -1389,11 +1496,13 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 }
 
-/* It is time to look, or to retry what was refused. */
+/* It is time to look, to read again, or to retry what was refused. */
 static void
 on_due(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	if (in->event == RECIPE_LOOK)
+	if (in->event == RECIPE_READ_QUEUE)
+		read_again(recipe, out);
+	else if (in->event == RECIPE_LOOK)
 		look(recipe, out);
 	else if (recipe->state == RECIPE_LEAVING && recipe->refused)
 		leave(recipe, out);
@@ -1444,8 +1553,7 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			recipe->refused = true;
-			out->error = in->answer.error;
-			out->report |= RECIPE_REPORT_LEFT;
+			report_left(recipe, out, in->answer.error);
 			break;
 	}
 }
@@ -1685,6 +1793,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_NODE_TOUCHED:
 			on_node_touched(recipe, in, out);
 			break;
+		case RECIPE_READ_QUEUE:
 		case RECIPE_LOOK:
 		case RECIPE_RETRY:
 			on_due(recipe, in, out);
@@ -1697,7 +1806,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /*
  * recipe_event
- *		The event of a recipe or a semaphore for an answer or watch.
+ *		The event of a recipe for an answer or watch.
  *
  * Not for UNWATCH and DELETE_ORPHAN, which are not answered, nor for requests
  * that neither makes.
@@ -1732,6 +1841,13 @@ recipe_event(const RequestAnswer *answer)
 			break;
 	}
 	return events[answer->kind];
+}
+
+/* Was the delete of our node refused?  It is to be retried. */
+bool
+recipe_is_stuck(const Recipe *recipe)
+{
+	return recipe->state == RECIPE_LEAVING && recipe->refused;
 }
 
 /* Is our node, if there is one, no longer wanted? */

@@ -39,6 +39,7 @@ typedef enum RecipeEvent
 {
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_REQUEUE,				/* give up the lock, and queue again */
+	RECIPE_READ_QUEUE,			/* read it again, while behind others */
 	RECIPE_CHECK_WRITERS,		/* report whether a writer is behind our
 								 * reader */
 	RECIPE_WATCH_QUEUE,			/* report when any contender is behind us */
@@ -109,16 +110,28 @@ typedef struct RecipeInput
 #define RECIPE_REPORT_NO_TOKEN	(1 << 19)	/* the token was refused:
 											 * out->error */
 
-#define RECIPE_MAX_OPS			8
+/* A permit takes a step of each of its two recipes; see permit.c. */
+#define RECIPE_MAX_OPS			16
+
+/* Other nodes with our UUID that are deleted in a step. */
+#define RECIPE_MAX_ORPHANS		5
+
+/* Serial numbers stay below this, so that permit.c can add what they are of. */
+#define RECIPE_MAX_SERIAL		(UINT32_MAX / 4)
 
 typedef struct RecipeOutput
 {
-	Request		ops[RECIPE_MAX_OPS];
+	Request		ops[RECIPE_MAX_OPS];	/* path: from the lock's own directory
+										 * on, or NULL: that itself */
 	int			nops;
 	unsigned	report;
 	int			error;
+	int			permits_found;	/* FAILED: a permit's users have agreed on this
+								 * number, or 0 */
 	int64_t		token;
 	const char *stranger;
+	const char *left;			/* LEFT: name of our node, or its prefix */
+	const char *path;			/* where stranger and left are, as for ops */
 } RecipeOutput;
 
 typedef struct Recipe
@@ -126,6 +139,8 @@ typedef struct Recipe
 	RecipeState state;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
 	ZnodeKind	kind;
+	int			permits;		/* of ZNODE_PERMIT: how many own together; set
+								 * before recipe_want() and recipe_resume() */
 	bool		dir_known;		/* the lock directory has been seen to exist */
 	bool		unread;			/* ENTERING: no read behind the create */
 	bool		requeued;		/* our node may be the previous one, with this
@@ -195,6 +210,7 @@ extern void recipe_resume_requeued(Recipe *recipe,
 extern void recipe_step(Recipe *recipe, const RecipeInput *in,
 						RecipeOutput *out);
 extern RecipeEvent recipe_event(const RequestAnswer *answer);
+extern bool recipe_is_stuck(const Recipe *recipe);
 extern bool recipe_is_leaving(const Recipe *recipe);
 extern const char *recipe_state_name(RecipeState state);
 

@@ -69,7 +69,7 @@ retry_refused(void)
 	wake_set(WAKE_RETRY, 0);
 	list = contenders_list(&n);
 	for (int i = 0; i < n; i++)
-		step(list[i], false, &input);
+		step(list[i], &input);
 }
 
 /* A retained owner that does not answer in time counts as a holder. */
@@ -79,7 +79,7 @@ check_answer(Contender *contender, int64 now_ms)
 	if (contender->answer_due_ms == 0)
 		return;
 	/* does it still watch that owner? */
-	if (!contender->now.queues || contender->watch_serial == 0)
+	if (!contender_is_queued(contender) || contender->watch_serial == 0)
 		contender->answer_due_ms = 0;
 	else if (now_ms < contender->answer_due_ms)
 		contender_schedule_check(contender, contender->answer_due_ms);
@@ -105,8 +105,8 @@ check_contender(Contender *contender, int64 now_ms)
 	if (contender->owner_since_ms != 0)
 		contender_schedule_check(contender,
 								 slot_check_idle(contender->slot, now_ms));
-	if (contender->now.is_late)
-		step(contender, false, &retry);
+	if (contender->recipe->state == RECIPE_LATE && contender->recipe->aside)
+		step(contender, &retry);
 }
 
 /*
@@ -150,7 +150,7 @@ sweep_owners(void)
 	wake_set(WAKE_SWEEP, 0);
 	list = contenders_list(&n);
 	for (int i = 0; i < n; i++)
-		if (list[i]->now.watches_itself)
+		if (contender_watches_itself(list[i]))
 			revocable++;
 	for (int i = 0; i < n; i++)
 	{
@@ -161,10 +161,10 @@ sweep_owners(void)
 		again = true;
 		check_contender(contender, now_ms);
 		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
-			!contender->now.watches_itself && revocable < MAX_REVOCABLE)
+			!contender_watches_itself(contender) && revocable < MAX_REVOCABLE)
 		{
 			revocable++;
-			step(contender, false, &input);
+			step(contender, &input);
 		}
 	}
 	if (again)
@@ -188,7 +188,7 @@ look_again(Contender *contender)
 
 	contender_delay_watch(contender);
 	if (status_is_connected())
-		step(contender, false, &input);
+		step(contender, &input);
 }
 
 /* When the first of n contenders that wait for a watch is due. */
@@ -282,7 +282,7 @@ checks_watch_queues(bool connected)
 	{
 		Contender  *contender = list[i];
 
-		if (!contender->now.watches_queue)
+		if (!contender_watches_queue(contender))
 			continue;
 		if (connected)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);

@@ -66,7 +66,6 @@ static struct
 	HTAB	   *by_slot;		/* of Contenders */
 	HTAB	   *uuids;			/* of ContenderUuids */
 	SessionHandler handler;		/* of their requests */
-	SessionHandler lock_handler;	/* of those for a semaphore's lock */
 	int64		bytes;			/* of nodes that contenders have, or may have,
 								 * as ZK_MAX_PATH_BYTES counts them; */
 	int64		leaving;		/* the part whose delete is under way; */
@@ -109,14 +108,12 @@ compare_checks(const pairingheap_node *a, const pairingheap_node *b,
  * contenders_init
  *		Begin with no contenders.
  *
- * The handlers are those of their requests, and of those for a semaphore's
- * lock; their data is the contender.
+ * The handler is that of their requests; its data is the contender.
  */
 void
-contenders_init(SessionHandler handler, SessionHandler lock_handler)
+contenders_init(SessionHandler handler)
 {
 	contenders.handler = handler;
-	contenders.lock_handler = lock_handler;
 	contenders.by_slot = create_table("zklock contenders", sizeof(ZkSlot *),
 									  sizeof(Contender));
 	contenders.uuids = create_table("zklock contender UUIDs",
@@ -186,6 +183,41 @@ path_bytes(const char *directory, const char *below, ZnodeKind kind)
 		strlen(below) + strlen(name);
 }
 
+/* Make the state machine of a contender: most are for locks. */
+static void
+make_machine(Contender *contender, ZnodeKind kind)
+{
+	contender->permit = NULL;
+	if (kind == ZNODE_PERMIT)
+	{
+		contender->permit = MemoryContextAlloc(TopMemoryContext,
+											   sizeof(Permit));
+		permit_init(contender->permit);
+		contender->recipe = &contender->permit->lock;
+	}
+	else
+	{
+		contender->recipe = MemoryContextAlloc(TopMemoryContext,
+											   sizeof(Recipe));
+		recipe_init(contender->recipe);
+	}
+}
+
+static void
+free_machine(Contender *contender)
+{
+	if (contender->permit)
+	{
+		permit_free(contender->permit);
+		pfree(contender->permit);
+	}
+	else
+	{
+		recipe_free(contender->recipe);
+		pfree(contender->recipe);
+	}
+}
+
 /* Find the contender of a slot, or make one that is not begun. */
 Contender *
 contender_make(ZkSlot *slot, ZnodeKind kind)
@@ -200,11 +232,9 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	key_path(slot_key(slot), contender->directory);
 	contender->habitual = contender->revokes = false;
 	contender->owner = session_add_owner(contenders.handler, contender);
-	contender->lock_owner = 0;
 	contender->has_uuid = false;
 	contender->check_at_ms = 0;
-	contender->machine = machine_make(kind);
-	machine_describe(contender->machine, &contender->now);
+	make_machine(contender, kind);
 	contender->bytes = contender->leaving = 0;
 	contender->in_doubt = false;
 	contender->deferred = false;
@@ -221,8 +251,6 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 											"/" ZNODE_LOCKS_DIR, ZNODE_MUTEX);
 		contender->permit_bytes = path_bytes(contender->directory,
 											 "/" ZNODE_PERMITS_DIR, kind);
-		contender->lock_owner = session_add_owner(contenders.lock_handler,
-												  contender);
 	}
 	return contender;
 }
@@ -283,7 +311,7 @@ contender_note(const Contender *contender)
 
 	note_set_contender(&note, host_name(), PostPortNumber, cluster_name,
 					   contender->asker_pid,
-					   contender->now.retain);
+					   contender->recipe->retain);
 	(void) note_write(&note, data);
 	return data;
 }
@@ -314,19 +342,35 @@ contender_has_uuid(const uint8 *uuid)
 	return hash_search(contenders.uuids, uuid, HASH_FIND, NULL) != NULL;
 }
 
-/* The path of the lock directory, or of a part of a semaphore's. */
+/*
+ * The path of the lock directory, or of a part of a semaphore's, as a state
+ * machine calls it.
+ */
 void
-contender_place_path(const Contender *contender, SemaphorePlace place,
+contender_place_path(const Contender *contender, const char *below,
 					 char path[PLACE_PATH_SIZE])
 {
-	static const char *const parts[] = {
-		[SEMAPHORE_NAME] = "",
-		[SEMAPHORE_LOCKS] = "/" ZNODE_LOCKS_DIR,
-		[SEMAPHORE_PERMITS] = "/" ZNODE_PERMITS_DIR
-	};
-
 	snprintf(path, PLACE_PATH_SIZE, "%s%s", contender->directory,
-			 parts[place]);
+			 below ? below : "");
+}
+
+/* Is it, or may it be, behind others with its node in its queue? */
+bool
+contender_is_queued(const Contender *contender)
+{
+	RecipeState state = contender->recipe->state;
+
+	return state == RECIPE_WATCHING || state == RECIPE_READING ||
+		(state == RECIPE_OWNER && !contender_owns(contender));
+}
+
+/* The name of its state, for log lines. */
+const char *
+contender_state_name(const Contender *contender)
+{
+	return contender->permit ?
+		permit_state_name(contender->permit->state) :
+		recipe_state_name(contender->recipe->state);
 }
 
 /*
@@ -337,10 +381,16 @@ contender_place_path(const Contender *contender, SemaphorePlace place,
 bool
 contender_keeper(const Contender *contender, char path[CONTENDER_PATH_SIZE])
 {
-	if (contender->now.keeper == NULL)
+	const Recipe *recipe = contender->recipe;
+	const char *keeper;
+
+	if (recipe->kind != ZNODE_READER)
 		return false;
-	snprintf(path, CONTENDER_PATH_SIZE, "%s/%s", contender->directory,
-			 contender->now.keeper);
+	keeper = contender_owns(contender) ? recipe->writer :
+		contender_is_queued(contender) ? recipe->predecessor : NULL;
+	if (keeper == NULL)
+		return false;
+	snprintf(path, CONTENDER_PATH_SIZE, "%s/%s", contender->directory, keeper);
 	return true;
 }
 
@@ -384,9 +434,7 @@ contender_drop(Contender *contender)
 	(void) contender_set_habitual(contender, false);
 	if (contender->deferred)
 		dlist_delete(&contender->deferred_node);
-	machine_free(contender->machine);
-	if (contender->lock_owner != 0)
-		session_remove_owner(contender->lock_owner);
+	free_machine(contender);
 	session_remove_owner(contender->owner);
 	hash_search(contenders.by_slot, &contender->slot, HASH_REMOVE, NULL);
 }
@@ -395,37 +443,78 @@ contender_drop(Contender *contender)
 bool
 contender_is_begun(const Contender *contender)
 {
-	return contender->now.has_place || contender->now.has_permit;
+	return contender->permit ? contender->permit->state != PERMIT_NONE :
+		contender->recipe->state != RECIPE_NONE;
+}
+
+/*
+ * Count a node of a recipe that the contender has, or may have; "wanted": it
+ * may be created again though it is being deleted.
+ */
+static void
+count_node(const Contender *contender, const Recipe *recipe, bool wanted,
+		   int node_bytes, int *bytes, int *leaving)
+{
+	if (recipe->state == RECIPE_NONE && !wanted)
+		return;
+	*bytes += node_bytes;
+	if (recipe->state == RECIPE_LEAVING && !wanted && !contender->in_doubt)
+		*leaving += node_bytes;
 }
 
 /* Count what the contender has in ZooKeeper, or may have. */
 static void
 count_bytes(Contender *contender)
 {
-	const MachineStatus *now = &contender->now;
+	const Permit *permit = contender->permit;
+	bool		wanted = permit && permit_is_wanted(permit);
 	int			bytes = 0;
 	int			leaving = 0;
 
-	if (now->has_place)
-		bytes += contender->place_bytes;
-	if (now->has_permit)
-		bytes += contender->permit_bytes;
-	if (now->has_place && now->leaves_place && !contender->in_doubt)
-		leaving += contender->place_bytes;
-	if (now->has_permit && now->leaves_permit && !contender->in_doubt)
-		leaving += contender->permit_bytes;
+	count_node(contender, permit ? &permit->lock : contender->recipe, wanted,
+			   contender->place_bytes, &bytes, &leaving);
+	if (permit)
+		count_node(contender, &permit->place, wanted, contender->permit_bytes,
+				   &bytes, &leaving);
 	set_bytes(contender, bytes, leaving);
 }
 
-/* Note what a step of the contender's machine has changed. */
+/*
+ * The serial number of the watch that a recipe waits for behind others, or by
+ * which an owner watches its queue; 0: none.
+ */
+static uint32
+watch_of(const Recipe *recipe)
+{
+	return recipe->state == RECIPE_WATCHING ? recipe->serial :
+		recipe->state == RECIPE_OWNER ? recipe->queue_watch : 0;
+}
+
+/* Note what a step of the contender's state machine has changed. */
 void
 contender_update(Contender *contender)
 {
-	machine_describe(contender->machine, &contender->now);
+	Permit	   *permit = contender->permit;
+	uint32		watch;
+
+	if (permit)
+		contender->recipe = permit->state == PERMIT_OWNER ?
+			&permit->place : &permit->lock;
+	watch = watch_of(contender->recipe);
+	if (permit && permit->state == PERMIT_TAKING)
+	{
+		watch = watch_of(&permit->place);
+		if (watch != 0)
+			watch = PERMIT_SERIAL(watch, PERMIT_PLACE);
+	}
+	else if (permit && watch != 0)
+		watch = PERMIT_SERIAL(watch, PERMIT_LOCK);
 	count_bytes(contender);
-	if (contender->now.watch_serial != contender->watch_serial)
-		set_watch(contender, contender->now.watch_serial);
-	if (contender->now.leaves || !contender_is_begun(contender))
+	if (watch != contender->watch_serial)
+		set_watch(contender, watch);
+	if (!contender_is_begun(contender) ||
+		(permit ? permit->state == PERMIT_LEAVING :
+		 recipe_is_leaving(contender->recipe)))
 		contender_set_queued(contender, false);
 }
 

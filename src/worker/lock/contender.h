@@ -17,11 +17,11 @@
 #define ZKLOCK_CONTENDER_H
 
 #include "core/lock/note.h"
+#include "core/lock/permit.h"
 #include "core/lock/recipe.h"
 #include "lib/ilist.h"
 #include "lib/pairingheap.h"
 #include "shared/slots.h"
-#include "worker/lock/machine.h"
 
 /* The path of a znode in a lock directory. */
 #define CONTENDER_PATH_SIZE		(ZNODE_PATH_SIZE + 7 + ZNODE_CONTENDER_SIZE)
@@ -31,7 +31,9 @@ typedef struct Contender
 {
 	ZkSlot	   *slot;			/* hash key, must be first */
 	uint32		owner;			/* of its requests */
-	uint32		lock_owner;		/* of those for a semaphore's lock, or 0 */
+	Recipe	   *recipe;			/* its queue; of a permit, that of the lock, or
+								 * when it is granted, that of the permits */
+	Permit	   *permit;			/* or NULL: it is for a lock */
 	int64		owner_since_ms; /* zk_now_ms(); 0: not the owner */
 	int64		answer_due_ms;	/* the same: when the answer of a retained
 								 * owner is due, or 0 */
@@ -64,9 +66,35 @@ typedef struct Contender
 	dlist_node	watching_node;	/* in contender.c's list, unless watch_serial
 								 * is 0 */
 	bool		awaited;		/* a scan waits to learn if it is contended */
-	Machine    *machine;
-	MachineStatus now;			/* the state of its machine */
 } Contender;
+
+/* The kind of its node in ZooKeeper. */
+static inline ZnodeKind
+contender_kind(const Contender *contender)
+{
+	return contender->permit ? ZNODE_PERMIT : contender->recipe->kind;
+}
+
+/* Does it own its lock, or a permit? */
+static inline bool
+contender_owns(const Contender *contender)
+{
+	return contender->recipe->state == RECIPE_OWNER &&
+		(!contender->permit || contender->permit->state == PERMIT_OWNER);
+}
+
+/* Is it an owner that watches its queue?  Or its own node, for a revocation? */
+static inline bool
+contender_watches_queue(const Contender *contender)
+{
+	return contender_owns(contender) && contender->recipe->queue_watch != 0;
+}
+
+static inline bool
+contender_watches_itself(const Contender *contender)
+{
+	return contender->recipe->revocation_watch != 0;
+}
 
 /* the loop */
 extern void contenders_attach(void);
@@ -90,12 +118,12 @@ extern void directories_disconnect(void);
 /* deadlocks */
 extern Contender **contenders_list(int *n);
 extern Contender *contender_find(ZkSlot *slot);
+extern bool contender_is_queued(const Contender *contender);
 extern bool contender_keeper(const Contender *contender,
 							 char path[CONTENDER_PATH_SIZE]);
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
-extern void step(Contender *contender, bool for_lock,
-				 const RecipeInput *input);
+extern void step(Contender *contender, const RecipeInput *input);
 extern void step_queue_behind(Contender *contender, RecipeEvent event);
 
 #endif							/* ZKLOCK_CONTENDER_H */

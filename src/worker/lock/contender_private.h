@@ -14,7 +14,6 @@
 #define ZKLOCK_CONTENDER_PRIVATE_H
 
 #include "worker/lock/contender.h"
-#include "worker/lock/machine_private.h"
 #include "worker/zookeeper/session.h"
 
 /* How often to check all owners. */
@@ -28,8 +27,7 @@
 /* A lock directory, or one of the two parts of a semaphore. */
 #define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
-extern void contenders_init(SessionHandler handler,
-							SessionHandler lock_handler);
+extern void contenders_init(SessionHandler handler);
 extern Contender *contender_make(ZkSlot *slot, ZnodeKind kind);
 extern bool contender_set_habitual(Contender *contender, bool habitual);
 extern void contender_drop(Contender *contender);
@@ -38,8 +36,9 @@ extern const char *contender_note(const Contender *contender);
 extern bool contender_has_uuid(const uint8 *uuid);
 
 extern void contender_place_path(const Contender *contender,
-								 SemaphorePlace place,
+								 const char *below,
 								 char path[PLACE_PATH_SIZE]);
+extern const char *contender_state_name(const Contender *contender);
 extern bool contender_is_begun(const Contender *contender);
 extern void contender_update(Contender *contender);
 

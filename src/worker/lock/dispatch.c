@@ -65,12 +65,12 @@ release(ZkSlot *slot)
 		contender_drop(contender);
 		contender = NULL;
 	}
-	if (contender != NULL && contender->now.owns)
+	if (contender != NULL && contender_owns(contender))
 		habits_learn(contender);
 	if (contender != NULL && step_requeue(contender))
 		return;
 	if (contender != NULL)
-		step(contender, false, &input);
+		step(contender, &input);
 	else if (slot_set_gone(slot, &wanted))
 		begin(slot, &wanted);
 }
@@ -198,7 +198,7 @@ give_up_retained(const Contender *deferred)
 	{
 		const Contender *contender = list[i];
 
-		if (contender->now.owns && contender->now.retain &&
+		if (contender_owns(contender) && contender->recipe->retain &&
 			slot_give_up_idle(contender->slot))
 			release(contender->slot);
 	}

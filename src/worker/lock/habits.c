@@ -67,7 +67,8 @@ enter(const Contender *contender, int64 now)
 	if (habits == NULL)
 		habits = habits_make(HABIT_BUCKETS);
 	return habits == NULL ? NULL :
-		habit_enter(habits, id_of(contender->directory, contender->now.kind),
+		habit_enter(habits, id_of(contender->directory,
+								  contender->recipe->kind),
 					now);
 }
 
@@ -129,7 +130,7 @@ habits_learn(const Contender *contender)
 	ZkSlotUse	use;
 	Habit	   *habit;
 
-	if (contender->now.kind == ZNODE_PERMIT)
+	if (contender->permit)
 		return;
 	slot_read_use(contender->slot, &use);
 	if (use.revoked && !status_is_ending())
@@ -141,7 +142,7 @@ habits_learn(const Contender *contender)
 		return;
 	habit = enter(contender, use.dropped_at);
 	if (habit != NULL)
-		habit_dropped(habit, most_retain_us(), contender->now.sequence,
+		habit_dropped(habit, most_retain_us(), contender->recipe->sequence,
 					  use.retaken, use.revoked, use.dropped_at);
 }
 
@@ -154,7 +155,7 @@ habits_learn_others(const Contender *contender)
 {
 	Habit	   *habit;
 
-	if (contender->now.kind == ZNODE_PERMIT ||
+	if (contender->permit ||
 		zklock_retain_time != ZK_RETAIN_BY_HABIT)
 		return;
 	habit = enter(contender, zk_now_us());

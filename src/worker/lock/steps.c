@@ -3,8 +3,8 @@
  * steps.c
  *		Steps of contenders: events in, operations and reports out.
  *
- * A contender's machine processes an event, and this file carries its output
- * out: operations go to the session; reports go to the slot, and so to
+ * A contender's recipe, or its permit, processes an event, and this file carries
+ * its output out: operations go to the session; reports go to the slot, and so to
  * backends, and to the server log.
  *
  * If a contender's slot is wanted again when nothing of the contender is left
@@ -52,9 +52,8 @@
 
 /* Submit an operation of a step. */
 static void
-submit(Contender *contender, MachineOp *op)
+submit(Contender *contender, Request *request)
 {
-	Request    *request = &op->op;
 	char		path[PLACE_PATH_SIZE];
 
 	if (request->data == NULL && (request->kind == REQUEST_CREATE ||
@@ -63,17 +62,16 @@ submit(Contender *contender, MachineOp *op)
 		request->data = contender_note(contender);
 
 	/* a semaphore's parent is a container, too; the answer is ignored */
-	if (request->kind == REQUEST_MKDIRS && op->place != SEMAPHORE_NAME)
+	if (request->kind == REQUEST_MKDIRS && request->path != NULL)
 		directory_make(contender->directory);
-	contender_place_path(contender, op->place, path);
+	contender_place_path(contender, request->path, path);
 	request->path = path;
-	session_submit(op->for_lock ? contender->lock_owner : contender->owner,
-				   request);
+	session_submit(contender->owner, request);
 }
 
 /* ZooKeeper refuses the contender: pass on why. */
 static void
-refuse(Contender *contender, const MachineOutput *out)
+refuse(Contender *contender, const RecipeOutput *out)
 {
 	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
 
@@ -111,22 +109,24 @@ schedule_retry(void)
  * take long.
  */
 static void
-warn_of_left(Contender *contender, const MachineOutput *out)
+warn_of_left(Contender *contender, const RecipeOutput *out)
 {
+	const Permit *permit = contender->permit;
 	char		directory[PLACE_PATH_SIZE];
 
-	contender_place_path(contender, out->left_place, directory);
+	contender_place_path(contender, out->path, directory);
 	ereport(WARNING,
 			(errmsg("could not delete contender \"%s/%s\": %s",
 					directory, out->left, session_error_text(out->error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
-	if (contender->now.has_given_up)
-		contender_leave(contender);
-	if (contender->now.is_stuck)
+	if (recipe_is_stuck(contender->recipe) ||
+		(permit && recipe_is_stuck(&permit->place)))
 	{
 		slot_set_stuck(contender->slot);
 		schedule_retry();
 	}
+	else
+		contender_leave(contender);
 }
 
 /*
@@ -191,9 +191,11 @@ note_created(Contender *contender, unsigned report)
 	if (report & RECIPE_REPORT_CREATED)
 	{
 		contender->created = true;
-		directory_note(contender->directory, true);
+		if (!contender->permit)
+			directory_note(contender->directory, true);
 	}
-	else if (contender->created && contender->now.enters)
+	else if (contender->created &&
+			 contender->recipe->state == RECIPE_ENTERING)
 	{
 		/* the next worker must not search for the previous node */
 		slot_set_uncreated(contender->slot);
@@ -237,17 +239,17 @@ note_queue(Contender *contender, unsigned report)
 	}
 	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
 		contender_set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
-	if (contender->now.others)
+	if (contender->recipe->others)
 		habits_learn_others(contender);
 }
 
 /* The directory has a child that is no contender. */
 static void
-warn_of_stranger(const Contender *contender, const MachineOutput *out)
+warn_of_stranger(const Contender *contender, const RecipeOutput *out)
 {
 	char		directory[PLACE_PATH_SIZE];
 
-	contender_place_path(contender, out->stranger_place, directory);
+	contender_place_path(contender, out->path, directory);
 	if (out->report & RECIPE_REPORT_STRANGER)
 		directory_warn(directory, out->stranger, false);
 	if (out->report & RECIPE_REPORT_PERSISTENT)
@@ -259,8 +261,9 @@ warn_of_stranger(const Contender *contender, const MachineOutput *out)
  * handles GONE and CONTENDED, which another step may follow.
  */
 static void
-report_step(Contender *contender, const MachineOutput *out)
+report_step(Contender *contender, const RecipeOutput *out)
 {
+	const Recipe *recipe = contender->recipe;
 	unsigned	report = out->report;
 
 	if (report & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT))
@@ -271,10 +274,10 @@ report_step(Contender *contender, const MachineOutput *out)
 	note_queue(contender, report);
 	contender_schedule_check(contender,
 							 slot_report(contender->slot, report,
-										 contender->now.sequence, out->token));
+										 recipe->sequence, out->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
-	if (contender->now.is_late)
+	if (recipe->state == RECIPE_LATE && recipe->aside)
 		contender_schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
 	if ((report & RECIPE_REPORT_LATE) && !(report & RECIPE_REPORT_FAILED))
 		ereport(LOG,
@@ -291,15 +294,8 @@ report_step(Contender *contender, const MachineOutput *out)
 		refuse(contender, out);
 	if (report & RECIPE_REPORT_LEFT)
 		warn_of_left(contender, out);
-	if (contender->now.no_directory)
+	if (!contender->permit && !recipe->dir_known)
 		directory_note(contender->directory, false);
-}
-
-/* Does directories.c remember what this contender owned? */
-static bool
-is_remembered(const Contender *contender)
-{
-	return contender->now.kind != ZNODE_PERMIT;
 }
 
 /*
@@ -307,8 +303,9 @@ is_remembered(const Contender *contender)
  * slot before anything is sent.
  */
 static void
-want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
+want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
 {
+	Recipe	   *recipe = contender->recipe;
 	int32		retain_ms = habits_retain_ms(contender, wanted);
 	uint8		uuid[ZNODE_UUID_BYTES];
 
@@ -316,10 +313,16 @@ want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
 	session_make_uuid(uuid);
 	contender_note_uuid(contender, uuid);
 	slot_set_uuid(contender->slot, uuid, retain_ms);
-	machine_want(contender->machine, uuid, wanted, retain_ms > 0,
-				 directory_is_known(contender->directory),
-				 is_remembered(contender) &&
-				 directory_owns_unread(contender->directory), out);
+	if (contender->permit)
+		permit_want(contender->permit, uuid, wanted->permits, out);
+	else
+	{
+		recipe->retain = retain_ms > 0;
+		recipe->asks_retained = true;
+		recipe_want(recipe, uuid, wanted->kind,
+					directory_is_known(contender->directory),
+					directory_owns_unread(contender->directory), out);
+	}
 	contender_update(contender);
 }
 
@@ -329,8 +332,8 @@ want(Contender *contender, const ZkContender *wanted, MachineOutput *out)
 static bool
 may_leave(const Contender *contender)
 {
-	return contender->now.owns && is_remembered(contender) &&
-		(contender->now.kind != ZNODE_READER ||
+	return contender_owns(contender) && !contender->permit &&
+		(contender->recipe->kind != ZNODE_READER ||
 		 ZK_MUTATED(ZK_READER_PRECEDES));
 }
 
@@ -339,18 +342,21 @@ static void
 note_step(Contender *contender, bool may_have_left)
 {
 	contender_update(contender);
-	if (may_have_left && contender->now.deletes && !status_is_ending())
-		directory_leave(contender->directory, contender->now.sequence);
+	if (may_have_left && contender->recipe->state == RECIPE_LEAVING &&
+		!status_is_ending())
+		directory_leave(contender->directory, contender->recipe->sequence);
 }
 
-/* Let the contender's machine take one step. */
+/* Let the contender's recipe, or its permit, take one step. */
 static void
-take_step(Contender *contender, bool for_lock, const RecipeInput *input,
-		  MachineOutput *out)
+take_step(Contender *contender, const RecipeInput *input, RecipeOutput *out)
 {
 	bool		leaves = may_leave(contender);
 
-	machine_step(contender->machine, for_lock, input, out);
+	if (contender->permit)
+		permit_step(contender->permit, input, out);
+	else
+		recipe_step(contender->recipe, input, out);
 	note_step(contender, leaves);
 }
 
@@ -360,14 +366,14 @@ take_step(Contender *contender, bool for_lock, const RecipeInput *input,
  * false if there is no such step.
  */
 static bool
-set_in_use(Contender *contender, MachineOutput *out)
+set_in_use(Contender *contender, RecipeOutput *out)
 {
 	RecipeInput input = {.event = RECIPE_SET_IN_USE};
 
 	if (!(out->report & RECIPE_REPORT_CONTENDED) ||
-		!slot_set_contended(contender->slot) || !contender->now.retain)
+		!slot_set_contended(contender->slot) || !contender->recipe->retain)
 		return false;
-	take_step(contender, false, &input, out);
+	take_step(contender, &input, out);
 	return true;
 }
 
@@ -377,7 +383,7 @@ set_in_use(Contender *contender, MachineOutput *out)
  * drops it.
  */
 static bool
-want_again(Contender *contender, MachineOutput *out)
+want_again(Contender *contender, RecipeOutput *out)
 {
 	ZkContender wanted;
 
@@ -400,7 +406,7 @@ want_again(Contender *contender, MachineOutput *out)
  * drop the contender.
  */
 static void
-carry_out(Contender *contender, MachineOutput *out)
+carry_out(Contender *contender, RecipeOutput *out)
 {
 	bool		again = true;
 
@@ -408,8 +414,8 @@ carry_out(Contender *contender, MachineOutput *out)
 	{
 		ereport(DEBUG3,
 				(errmsg_internal("contender \"%s/%s\" is %s",
-								 contender->directory, contender->now.node,
-								 contender->now.state)));
+								 contender->directory, contender->recipe->node,
+								 contender_state_name(contender))));
 		for (int i = 0; i < out->nops; i++)
 			submit(contender, &out->ops[i]);
 		report_step(contender, out);
@@ -421,15 +427,13 @@ carry_out(Contender *contender, MachineOutput *out)
 /*
  * step
  *		Process one event of a contender, which may be dropped by that.
- *
- * "for_lock": the event is of an operation of a semaphore's lock.
  */
 void
-step(Contender *contender, bool for_lock, const RecipeInput *input)
+step(Contender *contender, const RecipeInput *input)
 {
-	MachineOutput out;
+	RecipeOutput out;
 
-	take_step(contender, for_lock, input, &out);
+	take_step(contender, input, &out);
 	carry_out(contender, &out);
 }
 
@@ -437,7 +441,7 @@ step(Contender *contender, bool for_lock, const RecipeInput *input)
 void
 step_start(Contender *contender, const ZkContender *wanted)
 {
-	MachineOutput out;
+	RecipeOutput out;
 
 	want(contender, wanted, &out);
 	carry_out(contender, &out);
@@ -454,12 +458,12 @@ bool
 step_requeue(Contender *contender)
 {
 	ZkContender wanted;
-	MachineOutput out;
+	RecipeInput input = {.event = RECIPE_REQUEUE};
+	RecipeOutput out;
 	int32		retain_ms;
-	bool		leaves;
 
-	if (!contender->now.owns || znode_is_shared(contender->now.kind) ||
-		contender->now.kind == ZNODE_PERMIT || status_is_ending() ||
+	if (!contender_owns(contender) || contender->permit ||
+		znode_is_shared(contender->recipe->kind) || status_is_ending() ||
 		!slot_requeue(contender->slot, &wanted))
 		return false;
 	retain_ms = habits_retain_ms(contender, &wanted);
@@ -468,11 +472,38 @@ step_requeue(Contender *contender)
 	contender->asker_pid = wanted.asker_pid;
 	contender->owner_since_ms = 0;
 	contender->awaited = false;
-	leaves = may_leave(contender);
-	machine_requeue(contender->machine, retain_ms > 0, &out);
-	note_step(contender, leaves);
+	contender->recipe->retain = retain_ms > 0;
+	take_step(contender, &input, &out);
 	carry_out(contender, &out);
 	return true;
+}
+
+/* Resume its recipe or permit. */
+static void
+resume(Contender *contender, ZkSlotState state, const ZkContender *known,
+	   RecipeOutput *out)
+{
+	RecipeResume how =
+		state == ZK_SLOT_WANTED ? RECIPE_RESUME_WANTED :
+		state == ZK_SLOT_RELEASING ? RECIPE_RESUME_RELEASING :
+		RECIPE_RESUME_OWNED;
+	const int32 *sequence = known->has_sequence ? &known->sequence : NULL;
+	Recipe	   *recipe = contender->recipe;
+
+	if (contender->permit)
+	{
+		permit_resume(contender->permit, known->uuid, known->permits, how,
+					  sequence, out);
+		return;
+	}
+	recipe->retain = known->retain_ms > 0;
+	recipe->asks_retained = true;
+	if (known->requeued)
+		recipe_resume_requeued(recipe, known->uuid, known->kind,
+							   how == RECIPE_RESUME_WANTED, known->sequence,
+							   out);
+	else
+		recipe_resume(recipe, known->uuid, known->kind, how, sequence, out);
 }
 
 /* Continue a contender of the previous worker, as its slot describes it. */
@@ -480,7 +511,7 @@ void
 step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 {
 	Contender  *contender = contender_make(slot, known->kind);
-	MachineOutput out;
+	RecipeOutput out;
 
 	contender_note_uuid(contender, known->uuid);
 	(void) contender_set_habitual(contender, known->retain_ms > 0 &&
@@ -488,7 +519,7 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 	contender->asker_pid = known->asker_pid;
 	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
 		note_owner(contender);
-	machine_resume(contender->machine, state, known, &out);
+	resume(contender, state, known, &out);
 	contender_update(contender);
 	carry_out(contender, &out);
 }
@@ -498,10 +529,10 @@ static void
 expire(Contender *contender)
 {
 	RecipeInput input = {.event = RECIPE_EXPIRED};
-	MachineOutput out;
+	RecipeOutput out;
 	ZkContender wanted;
 
-	take_step(contender, false, &input, &out);
+	take_step(contender, &input, &out);
 	if (out.report & RECIPE_REPORT_LOST)
 		log_loss(contender);
 	(void) slot_set_gone(contender->slot, &wanted);
@@ -533,11 +564,11 @@ step_queue_behind(Contender *contender, RecipeEvent event)
 	ZkContender writer;
 	ZkKey		key;
 
-	if (contender->now.kind == ZNODE_READER &&
+	if (contender_kind(contender) == ZNODE_READER &&
 		key_in_other_mode(slot_key(contender->slot), &key) &&
 		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
 		input.sibling = writer.uuid;
-	step(contender, false, &input);
+	step(contender, &input);
 }
 
 /*
@@ -549,33 +580,33 @@ step_queue_behind(Contender *contender, RecipeEvent event)
  * be done; and this answer is not older than the answer to any delete.
  */
 static bool
-is_orphan(const Contender *contender, bool for_lock,
-		  const RequestAnswer *answer)
+is_orphan(const Contender *contender, const RequestAnswer *answer)
 {
-	const MachineStatus *now = &contender->now;
+	const char *predecessor = contender->recipe->predecessor;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	if (answer->event != REQUEST_DONE ||
 		(answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
 		answer->result != REQUEST_OK || !answer->ours)
 		return false;
-	if (now->predecessor == NULL || now->watch_for_lock != for_lock ||
-		answer->serial != now->watch_serial ||
-		!znode_parse_uuid(now->predecessor, uuid) ||
+	if (contender->recipe->state != RECIPE_WATCHING || predecessor == NULL ||
+		answer->serial != contender->watch_serial ||
+		!znode_parse_uuid(predecessor, uuid) ||
 		contender_has_uuid(uuid))
 		return false;
 
 	ereport(LOG,
 			(errmsg("deleting znode \"%s\" of a lost contender of this instance for \"%s\"",
-					text_for_log(now->predecessor), contender->directory),
+					text_for_log(predecessor), contender->directory),
 			 errdetail("It belongs to the session of this instance, but no contender of this instance knows it.")));
 	return true;
 }
 
 /* A request of a contender has been answered, or its watch has fired. */
 static void
-take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
+on_answer(void *data, const RequestAnswer *answer)
 {
+	Contender  *contender = data;
 	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
 
 	if (input.event == RECIPE_MKDIR_DONE)
@@ -584,30 +615,18 @@ take_answer(Contender *contender, bool for_lock, const RequestAnswer *answer)
 		(answer->result == REQUEST_UNKNOWN ||
 		 answer->result == REQUEST_REFUSED))
 		contender->in_doubt = true;
-	input.orphan = is_orphan(contender, for_lock, answer);
-	if (is_remembered(contender) && input.event == RECIPE_CREATE_DONE)
+	input.orphan = is_orphan(contender, answer);
+	if (!contender->permit && input.event == RECIPE_CREATE_DONE)
 		input.next = directory_next(contender->directory);
-	else if (is_remembered(contender) && input.event == RECIPE_DELETE_DONE)
-		directory_left(contender->directory, contender->now.sequence,
+	else if (!contender->permit && input.event == RECIPE_DELETE_DONE)
+		directory_left(contender->directory, contender->recipe->sequence,
 					   answer->result == REQUEST_OK);
-	step(contender, for_lock, &input);
-}
-
-static void
-on_answer(void *contender, const RequestAnswer *answer)
-{
-	take_answer(contender, false, answer);
-}
-
-static void
-on_lock_answer(void *contender, const RequestAnswer *answer)
-{
-	take_answer(contender, true, answer);
+	step(contender, &input);
 }
 
 /* Begin with no contenders. */
 void
 contenders_attach(void)
 {
-	contenders_init(on_answer, on_lock_answer);
+	contenders_init(on_answer);
 }

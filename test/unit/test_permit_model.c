@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * test_semaphore_model.c
+ * test_permit_model.c
  *		The permits of a semaphore against a model of ZooKeeper.
  *
  * Up to three clients with up to three permits each, wanted or owned, on the
@@ -11,7 +11,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		test/unit/test_semaphore_model.c
+ *		test/unit/test_permit_model.c
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-#include "core/lock/semaphore.h"
+#include "core/lock/permit.h"
 #include "schedule.h"
 
 /* How many schedules the model plays at random, of each kind. */
@@ -48,21 +48,22 @@
 #define UUID_LEN		39		/* with its "_c_" */
 
 /* A semaphore, and what the backend and the worker know of it. */
-typedef struct Permit
+typedef struct Backend
 {
-	Semaphore	semaphore;
+	Permit		permit;
 	bool		active;			/* wanted, and not told gone */
 	bool		wanted;
 	bool		owner;
 	bool		token;			/* known, or refused */
 	bool		queued;			/* told so */
 	bool		left;			/* told left: to be retried */
-} Permit;
+	bool		created;		/* the slot has the permit's number */
+} Backend;
 
 typedef struct Client
 {
-	Permit		permits[MAX_SEMAPHORES];
-	int			npermits;
+	Backend		backends[MAX_SEMAPHORES];
+	int			nbackends;
 	ModelSession session;
 } Client;
 
@@ -129,8 +130,8 @@ typedef struct Tally
 	unsigned long tries;
 	unsigned long tries_in_vain;
 	unsigned long vandalized;
-	unsigned long states[SEMAPHORE_LEAVING + 1];
-	unsigned long restarted_in[SEMAPHORE_LEAVING + 1];
+	unsigned long states[PERMIT_LEAVING + 1];
+	unsigned long restarted_in[PERMIT_LEAVING + 1];
 } Tally;
 
 static Tally tally;
@@ -164,23 +165,23 @@ start_scene(const char *title, unsigned long run)
 }
 
 static Client *
-add_client(int npermits)
+add_client(int nbackends)
 {
 	Client	   *client = &scene->clients[scene->nclients++];
 
-	memset(client->permits, 0, sizeof(client->permits));
-	client->npermits = npermits;
-	for (int i = 0; i < npermits; i++)
-		semaphore_init(&client->permits[i].semaphore);
+	memset(client->backends, 0, sizeof(client->backends));
+	client->nbackends = nbackends;
+	for (int i = 0; i < nbackends; i++)
+		permit_init(&client->backends[i].permit);
 	model_begin_session(&client->session, client_number(client));
 	return client;
 }
 
 /* Make a directory; "permits" is the agreement that is its data, or 0. */
 static void
-make_directory(SemaphorePlace place, int permits)
+make_directory(ModelPlace place, int permits)
 {
-	char		data[SEMAPHORE_DATA_SIZE] = "";
+	char		data[PERMIT_DATA_SIZE] = "";
 
 	if (permits != 0)
 		snprintf(data, sizeof(data), "permits=%d", permits);
@@ -256,17 +257,17 @@ describe_clients(void)
 	{
 		const Client *client = &scene->clients[i];
 
-		for (int j = 0; j < client->npermits; j++)
+		for (int j = 0; j < client->nbackends; j++)
 		{
-			const Semaphore *semaphore = &client->permits[j].semaphore;
+			const Permit *permit = &client->backends[j].permit;
 
 			print_message("client %d.%d: %s, lock %s, session %d%s%s, %s, %s\n",
-						  i, j, semaphore_state_name(semaphore->state),
-						  recipe_state_name(semaphore->lock.state),
+						  i, j, permit_state_name(permit->state),
+						  recipe_state_name(permit->lock.state),
 						  client->session.id,
 						  client->session.alive ? "" : " (expired)",
 						  client->session.connected ? "" : " (disconnected)",
-						  semaphore->node, semaphore->lock.node);
+						  permit->place.node, permit->lock.node);
 		}
 	}
 	print_message("%d permits\n", scene->permits);
@@ -277,16 +278,31 @@ describe_clients(void)
  *-------------------------------------------------------------------------
  */
 
+/* Has it got through the queue, and waits for a permit? */
+static bool
+is_waiting(const Permit *permit)
+{
+	return permit->state == PERMIT_TAKING &&
+		permit->place.state == RECIPE_WATCHING;
+}
+
 /* Our node in a place, or -1. */
 static int
-own_node(const Client *client, const Permit *permit, SemaphorePlace place)
+own_node(const Client *client, const Backend *backend, ModelPlace place)
 {
 	for (int i = model->nnodes - 1; i >= 0; i--)
 		if (model->nodes[i].dzxid == 0 && model->nodes[i].place == (int) place &&
 			model->nodes[i].session == client->session.id &&
-			znode_has_uuid(model->nodes[i].name, permit->semaphore.uuid))
+			znode_has_uuid(model->nodes[i].name, backend->permit.uuid))
 			return i;
 	return -1;
+}
+
+/* May the semaphore have a node of this recipe? */
+static bool
+may_have(const Permit *permit, const Recipe *recipe)
+{
+	return permit_is_wanted(permit) || recipe->state != RECIPE_NONE;
 }
 
 /* What must hold at any time, whatever has happened. */
@@ -300,51 +316,48 @@ check_rules(void)
 	{
 		Client	   *client = &scene->clients[i];
 
-		for (int j = 0; j < client->npermits; j++)
+		for (int j = 0; j < client->nbackends; j++)
 		{
-			Permit	   *permit = &client->permits[j];
-			Semaphore  *semaphore = &permit->semaphore;
-			SemaphoreState state = semaphore->state;
+			Backend	   *backend = &client->backends[j];
+			Permit  *permit = &backend->permit;
+			PermitState state = permit->state;
 
-			model_check((state == SEMAPHORE_OWNER ||
-				   state == SEMAPHORE_RECLAIMING) == permit->owner,
+			model_check((state == PERMIT_OWNER) == backend->owner,
 				  "the backend knows whether it has a permit");
-			model_check((state == SEMAPHORE_NONE) == !permit->active,
+			model_check((state == PERMIT_NONE) == !backend->active,
 						"the backend knows whether a node of it may be left");
-			model_check(state != SEMAPHORE_NONE ||
-						semaphore->lock.state == RECIPE_NONE,
+			model_check(state != PERMIT_NONE ||
+						permit->lock.state == RECIPE_NONE,
 						"without a permit there is no lock");
-			model_check(((state == SEMAPHORE_LEAVING && semaphore->has_node &&
-					semaphore->refused) ||
-				   (semaphore->lock.state == RECIPE_LEAVING &&
-					semaphore->lock.refused)) == permit->left,
+			model_check((recipe_is_stuck(&permit->place) ||
+						 recipe_is_stuck(&permit->lock)) == backend->left,
 				  "the worker knows of every delete that was refused");
 
-			model_check(!client->session.alive || semaphore_may_queue(semaphore) ||
-						own_node(client, permit, SEMAPHORE_LOCKS) < 0,
+			model_check(!client->session.alive || may_have(permit, &permit->lock) ||
+						own_node(client, backend, MODEL_LOCKS) < 0,
 						"a contender is accounted for");
-			model_check(!client->session.alive || semaphore_may_have_permit(semaphore) ||
-						own_node(client, permit, SEMAPHORE_PERMITS) < 0,
+			model_check(!client->session.alive || may_have(permit, &permit->place) ||
+						own_node(client, backend, MODEL_PERMITS) < 0,
 						"a permit's node is accounted for");
-			model_check(!semaphore_is_leaving(semaphore) ||
-						(!permit->owner && !permit->wanted) || scene->vandals,
+			model_check(state != PERMIT_LEAVING ||
+						(!backend->owner && !backend->wanted) || scene->vandals,
 						"what is wanted is not leaving");
 
 			/* an owner whose session has ended is what the lease is for */
-			if (!permit->owner || !client->session.alive)
+			if (!backend->owner || !client->session.alive)
 				continue;
-			if (own_node(client, permit, SEMAPHORE_PERMITS) < 0)
+			if (own_node(client, backend, MODEL_PERMITS) < 0)
 			{
 				model_check(scene->vandals, "an owner has its node");
 				continue;
 			}
 			owners++;
 			model_check(scene->disagreement ||
-						semaphore->permits == scene->permits,
+						permit->permits == scene->permits,
 						"there is one number of permits");
-			model_check(agreed == 0 || agreed == semaphore->permits,
+			model_check(agreed == 0 || agreed == permit->permits,
 						"all owners agree on the number of permits");
-			agreed = semaphore->permits;
+			agreed = permit->permits;
 		}
 	}
 	for (int i = 0; i < scene->nforeigners; i++)
@@ -371,16 +384,16 @@ used_at(const char *uuid, const ModelNode *own, int64_t zxid)
 		bool		has_permit = false;
 
 		if (!model_exists_at(node->czxid, node->dzxid, zxid) ||
-			node->place == SEMAPHORE_NAME ||
+			node->place == MODEL_NAME ||
 			strncmp(node->name, uuid, UUID_LEN) == 0)
 			continue;
-		if (node->place == SEMAPHORE_PERMITS)
+		if (node->place == MODEL_PERMITS)
 		{
 			used++;
 			continue;
 		}
 		for (int j = 0; j < model->nnodes; j++)
-			if (model->nodes[j].place == SEMAPHORE_PERMITS &&
+			if (model->nodes[j].place == MODEL_PERMITS &&
 				model_exists_at(model->nodes[j].czxid, model->nodes[j].dzxid, zxid) &&
 				strncmp(model->nodes[j].name, node->name, UUID_LEN) == 0)
 				has_permit = true;
@@ -392,17 +405,17 @@ used_at(const char *uuid, const ModelNode *own, int64_t zxid)
 
 /* Queued was told: was there a moment since we queue with no permit for us? */
 static void
-check_queued(const Client *client, const Permit *permit)
+check_queued(const Client *client, const Backend *backend)
 {
-	int			node = own_node(client, permit, SEMAPHORE_LOCKS);
+	int			node = own_node(client, backend, MODEL_LOCKS);
 	const ModelNode *own;
 
-	if (permit->semaphore.lock.state == RECIPE_LATE)
+	if (backend->permit.lock.state == RECIPE_LATE)
 	{
 		tally.stood_by++;
 		return;
 	}
-	if (permit->semaphore.state == SEMAPHORE_WAITING)
+	if (is_waiting(&backend->permit))
 		tally.queued_by_permit++;
 	else
 		tally.queued_by_queue++;
@@ -411,26 +424,26 @@ check_queued(const Client *client, const Permit *permit)
 	model_check(node >= 0, "who is told to be queued is in the queue");
 	own = &model->nodes[node];
 	for (int64_t zxid = own->czxid; zxid <= model->zxid; zxid++)
-		if (used_at(own->name, own, zxid) >= permit->semaphore.permits)
+		if (used_at(own->name, own, zxid) >= backend->permit.permits)
 			return;
 	model_check(false, "queued is told when no permit is free");
 }
 
 static void
-check_granted(const Client *client, const Permit *permit)
+check_granted(const Client *client, const Backend *backend)
 {
-	int			node = own_node(client, permit, SEMAPHORE_PERMITS);
+	int			node = own_node(client, backend, MODEL_PERMITS);
 
 	tally.grants++;
 	if (!client->session.alive || scene->vandals)
 		return;
 	model_check(node >= 0, "who is granted a permit has its node");
-	model_check(own_node(client, permit, SEMAPHORE_LOCKS) >= 0,
+	model_check(own_node(client, backend, MODEL_LOCKS) >= 0,
 				"who is granted a permit has the lock");
 }
 
 static void
-check_failure(const Permit *permit, const SemaphoreOutput *out)
+check_failure(const Backend *backend, const RecipeOutput *out)
 {
 	tally.failed++;
 	if (out->report & RECIPE_REPORT_MIXED)
@@ -443,7 +456,7 @@ check_failure(const Permit *permit, const SemaphoreOutput *out)
 	{
 		tally.disagreed++;
 		model_check(scene->disagreement && out->error == 0 &&
-					out->permits_found != permit->semaphore.permits,
+					out->permits_found != backend->permit.permits,
 					"only who disagrees is refused for it");
 	}
 	else
@@ -453,210 +466,196 @@ check_failure(const Permit *permit, const SemaphoreOutput *out)
 
 /* The news of a step, as backend and worker take it. */
 static void
-take_news(Client *client, Permit *permit, const SemaphoreOutput *out)
+take_news(Client *client, Backend *backend, const RecipeOutput *out)
 {
-	Semaphore  *semaphore = &permit->semaphore;
+	Permit  *permit = &backend->permit;
 
 	if (out->report & RECIPE_REPORT_QUEUED)
 	{
-		model_check(permit->wanted && !permit->owner,
+		model_check(backend->wanted && !backend->owner,
 					"queued only while wanted");
-		check_queued(client, permit);
-		permit->queued = true;
+		check_queued(client, backend);
+		backend->queued = true;
 	}
 	if (out->report & RECIPE_REPORT_GRANTED)
 	{
-		model_check(permit->wanted && !permit->owner,
+		model_check(backend->wanted && !backend->owner,
 					"granted once, to who wants it");
-		permit->owner = true;
-		permit->token = false;
-		check_granted(client, permit);
+		backend->owner = true;
+		backend->token = false;
+		check_granted(client, backend);
+	}
+	if (out->report & RECIPE_REPORT_CREATED)
+	{
+		model_check(backend->owner, "only an owner's number is told");
+		backend->created = true;
 	}
 	if (out->report & RECIPE_REPORT_TOKEN)
 	{
-		int			node = own_node(client, permit, SEMAPHORE_PERMITS);
+		int			node = own_node(client, backend, MODEL_PERMITS);
 
-		model_check(permit->owner, "only an owner has a token");
+		model_check(backend->owner, "only an owner has a token");
 		model_check(!client->session.alive || scene->vandals ||
 					(node >= 0 && model->nodes[node].czxid == out->token),
 					"the token is the permit's czxid");
-		permit->token = true;
+		backend->token = true;
 	}
 	if (out->report & RECIPE_REPORT_LOST)
 	{
-		model_check(permit->owner, "only an owner can lose a permit");
+		model_check(backend->owner, "only an owner can lose a permit");
 		model_check(!client->session.alive || scene->vandals,
 					"a permit is lost with the session only");
 		tally.lost++;
-		permit->owner = permit->wanted = false;
+		backend->owner = backend->wanted = false;
 	}
 	if (out->report & RECIPE_REPORT_FAILED)
 	{
-		model_check(permit->wanted && !permit->owner,
+		model_check(backend->wanted && !backend->owner,
 					"only a waiter can fail");
-		check_failure(permit, out);
-		permit->wanted = false;
+		check_failure(backend, out);
+		backend->wanted = false;
 	}
 	if (out->report & RECIPE_REPORT_LEFT)
 	{
 		model_check(model->refusals && out->error == ERROR_REFUSED,
 					"no node is left behind but by a refusal");
 		tally.left++;
-		permit->left = true;
+		backend->left = true;
 	}
 	model_check(!(out->report & RECIPE_REPORT_STRANGER),
 				"no contender is taken for a stranger");
 	if (out->report & RECIPE_REPORT_GONE)
 	{
-		model_check(permit->active, "gone only once");
+		model_check(backend->active, "gone only once");
 		/* unless somebody deleted its node: then the worker begins anew */
-		model_check(!permit->wanted || !client->session.alive || scene->vandals,
+		model_check(!backend->wanted || !client->session.alive || scene->vandals,
 					"who wants a permit goes on");
 		model_check(!client->session.alive ||
-					(own_node(client, permit, SEMAPHORE_LOCKS) < 0 &&
-					 own_node(client, permit, SEMAPHORE_PERMITS) < 0),
+					(own_node(client, backend, MODEL_LOCKS) < 0 &&
+					 own_node(client, backend, MODEL_PERMITS) < 0),
 					"gone is told when no node is left");
-		permit->active = permit->wanted = permit->owner = false;
-		permit->left = permit->queued = false;
+		backend->active = backend->wanted = backend->owner = false;
+		backend->left = backend->queued = false;
 	}
-	model_check(semaphore->state != SEMAPHORE_NONE || out->nops == 0 ||
+	model_check(permit->state != PERMIT_NONE || out->nops == 0 ||
 				(out->report & RECIPE_REPORT_MIXED),
 				"without a permit nothing is sent");
 }
 
-/* A permit sets a watch: it must not take it from another that waits. */
-static void
-check_sets_watch(Client *client, Permit *permit, const SemaphoreOp *op)
+/* The place of a request: permit.c has it from <name> on. */
+static ModelPlace
+place_of(const Request *op)
 {
-	const ModelClaim *claim = model_find_claim(&client->session, op->place,
-											   op->op.node ? op->op.node : "");
-
-	if (op->op.kind == REQUEST_LIST)
-		model_check(op->place == SEMAPHORE_PERMITS && !op->for_lock &&
-					permit->semaphore.state == SEMAPHORE_WAITING,
-					"who waits watches the permits");
-	model_check(claim == NULL ||
-				&client->permits[claim->contender] == permit ||
-				scene->vandals || !client->permits[claim->contender].wanted,
-				"nobody takes another's watch");
+	return strcmp(op->path, "/locks") == 0 ? MODEL_LOCKS :
+		strcmp(op->path, "/leases") == 0 ? MODEL_PERMITS : MODEL_NAME;
 }
 
 static void
-submit(Client *client, Permit *permit, const SemaphoreOp *op)
+submit(Client *client, Backend *backend, const Request *op)
 {
-	const ModelClaim *claim = model_find_claim(&client->session, op->place,
-											   op->op.node ? op->op.node : "");
+	ModelPlace	place = place_of(op);
+	bool		for_lock = op->serial % PERMIT_PARTS == PERMIT_LOCK;
+	const ModelClaim *claim = model_find_claim(&client->session, place,
+											   op->node ? op->node : "");
+	bool		free = claim == NULL || scene->vandals ||
+		&client->backends[claim->contender] == backend;
 
-	switch (op->op.kind)
+	switch (op->kind)
 	{
 		case REQUEST_LIST:
+			model_check(place == MODEL_PERMITS && !for_lock &&
+						is_waiting(&backend->permit),
+						"who waits watches the permits");
+			/* FALLTHROUGH */
 		case REQUEST_WATCH:
-			check_sets_watch(client, permit, op);
+			model_check(free || !client->backends[claim->contender].wanted,
+						"nobody takes another's watch");
 			break;
 		case REQUEST_UNWATCH:
-			model_check(claim == NULL ||
-						&client->permits[claim->contender] == permit ||
-						scene->vandals, "nobody takes back another's watch");
+			model_check(free, "nobody takes back another's watch");
 			break;
 		case REQUEST_DELETE_ORPHAN:
-			model_check(op->place == SEMAPHORE_NAME,
+			model_check(place == MODEL_NAME,
 						"no create is repeated that had arrived");
 			break;
 		default:
 			break;
 	}
-	model_submit(&client->session, (int) (permit - client->permits),
-				 op->for_lock, op->place, &op->op);
+	model_submit(&client->session, (int) (backend - client->backends),
+				 for_lock, place, op);
 }
 
-/* What semaphore.c says of its states has to hold. */
+/* What permit.c says of its states has to hold. */
 static void
-check_invariants(const Semaphore *semaphore)
+check_invariants(const Permit *permit)
 {
-	RecipeState lock = semaphore->lock.state;
-	bool		owner = lock == RECIPE_OWNER;
-	bool		unwanted = lock == RECIPE_NONE || lock == RECIPE_LEAVING ||
-		lock == RECIPE_CANCELLING || lock == RECIPE_ABANDONING;
-	bool		has_node = semaphore->has_node;
+	RecipeState lock = permit->lock.state;
+	RecipeState place = permit->place.state;
+	bool		leaving = recipe_is_leaving(&permit->place);
+	bool		unwanted = lock == RECIPE_NONE ||
+		recipe_is_leaving(&permit->lock);
 	bool		holds = false;
 
-	switch (semaphore->state)
+	switch (permit->state)
 	{
-		case SEMAPHORE_NONE:
-			holds = lock == RECIPE_NONE && !has_node;
+		case PERMIT_NONE:
+			holds = lock == RECIPE_NONE && place == RECIPE_NONE;
 			break;
-		case SEMAPHORE_RESUMING:
-			holds = !unwanted && !has_node;
+		case PERMIT_RESUMING:
+			holds = !unwanted && leaving;
 			break;
-		case SEMAPHORE_RETRACTING:
-			holds = !unwanted && has_node;
+		case PERMIT_LOOKING:
+			holds = (lock == RECIPE_NONE || !unwanted) && place == RECIPE_NONE;
 			break;
-		case SEMAPHORE_PREPARING:
-			holds = (lock == RECIPE_NONE || !unwanted) && !has_node;
+		case PERMIT_QUEUEING:
+			holds = !unwanted && lock != RECIPE_OWNER && place == RECIPE_NONE;
 			break;
-		case SEMAPHORE_QUEUEING:
-			holds = !unwanted && !owner && !has_node;
+		case PERMIT_CHECKING:
+			holds = lock == RECIPE_OWNER && place == RECIPE_NONE;
 			break;
-		case SEMAPHORE_CHECKING:
-		case SEMAPHORE_CREATING:
-		case SEMAPHORE_SEARCHING:
-			holds = owner && !has_node;
+		case PERMIT_TAKING:
+			holds = lock == RECIPE_OWNER && place != RECIPE_NONE && !leaving;
 			break;
-		case SEMAPHORE_AGREEING:
-			holds = owner;
+		case PERMIT_OWNER:
+			holds = unwanted && place == RECIPE_OWNER;
 			break;
-		case SEMAPHORE_COUNTING:
-			holds = owner && has_node;
-			break;
-		case SEMAPHORE_WAITING:
-			holds = owner && has_node &&
-				semaphore->ahead >= semaphore->permits;
-			break;
-		case SEMAPHORE_OWNER:
-			holds = unwanted && has_node;
-			break;
-		case SEMAPHORE_RECLAIMING:
-			holds = unwanted && !has_node;
-			break;
-		case SEMAPHORE_CANCELLING:
-			holds = (owner || lock == RECIPE_NONE) && !has_node;
-			break;
-		case SEMAPHORE_ABANDONING:
-			holds = !has_node;
-			break;
-		case SEMAPHORE_LEAVING:
-			holds = unwanted && (has_node || lock != RECIPE_NONE);
+		case PERMIT_LEAVING:
+			holds = (place == RECIPE_NONE || leaving) &&
+				(place != RECIPE_NONE || lock != RECIPE_NONE) &&
+				(unwanted || place == RECIPE_CANCELLING ||
+				 place == RECIPE_ABANDONING);
 			break;
 	}
-	model_check(holds, semaphore_state_name(semaphore->state));
+	model_check(holds, permit_state_name(permit->state));
 }
 
 static void
-take_output(Client *client, Permit *permit, const SemaphoreOutput *out)
+take_output(Client *client, Backend *backend, const RecipeOutput *out)
 {
-	SemaphoreState state = permit->semaphore.state;
+	PermitState state = backend->permit.state;
 
-	model_note(client_number(client), (int) (permit - client->permits),
-		 semaphore_state_name(state), (long) out->report);
-	model_check_recipe(&permit->semaphore.lock);
-	check_invariants(&permit->semaphore);
+	model_note(client_number(client), (int) (backend - client->backends),
+		 permit_state_name(state), (long) out->report);
+	model_check_recipe(&backend->permit.lock);
+	model_check_recipe(&backend->permit.place);
+	check_invariants(&backend->permit);
 	tally.states[state]++;
-	if (state == SEMAPHORE_WAITING && (out->report & RECIPE_REPORT_QUEUED))
+	if (is_waiting(&backend->permit) && (out->report & RECIPE_REPORT_QUEUED))
 		tally.waits++;
 	for (int i = 0; i < out->nops; i++)
-		submit(client, permit, &out->ops[i]);
-	take_news(client, permit, out);
+		submit(client, backend, &out->ops[i]);
+	take_news(client, backend, out);
 	check_rules();
 }
 
 static void
-step(Client *client, int semaphore, bool for_lock, const RecipeInput *in)
+step(Client *client, int semaphore, const RecipeInput *in)
 {
-	Permit	   *permit = &client->permits[semaphore];
-	SemaphoreOutput out;
+	Backend	   *backend = &client->backends[semaphore];
+	RecipeOutput out;
 
-	semaphore_step(&permit->semaphore, for_lock, in, &out);
-	take_output(client, permit, &out);
+	permit_step(&backend->permit, in, &out);
+	take_output(client, backend, &out);
 }
 
 /* The client hears the next answer or event. */
@@ -673,8 +672,8 @@ deliver(ModelSession *session)
 	model_input(&entry, &in, children);
 	if (!entry.is_event && entry.kind == REQUEST_STAT &&
 		entry.result == REQUEST_REFUSED && !entry.for_lock)
-		client->permits[entry.contender].token = true;
-	step(client, entry.contender, entry.for_lock, &in);
+		client->backends[entry.contender].token = true;
+	step(client, entry.contender, &in);
 }
 
 static void
@@ -685,10 +684,10 @@ hear_of_expiry(ModelSession *session)
 
 	model_note(client_number(client), -1, "told of expiry", session->id);
 	model_forget_all(session);
-	for (int i = 0; i < client->npermits; i++)
+	for (int i = 0; i < client->nbackends; i++)
 	{
-		step(client, i, false, &in);
-		model_check(client->permits[i].semaphore.state == SEMAPHORE_NONE,
+		step(client, i, &in);
+		model_check(client->backends[i].permit.state == PERMIT_NONE,
 					"a permit ends with its session");
 	}
 	model_check(session->nentries == 0,
@@ -699,16 +698,16 @@ hear_of_expiry(ModelSession *session)
 static void
 want(Client *client, int semaphore, int permits)
 {
-	Permit	   *permit = &client->permits[semaphore];
-	SemaphoreOutput out;
+	Backend	   *backend = &client->backends[semaphore];
+	RecipeOutput out;
 	uint8_t		uuid[ZNODE_UUID_BYTES];
 
 	model_make_uuid(uuid);
 	model_note(client_number(client), semaphore, "wants one of", permits);
-	permit->active = permit->wanted = true;
-	permit->queued = false;
-	semaphore_want(&permit->semaphore, uuid, permits, &out);
-	take_output(client, permit, &out);
+	backend->active = backend->wanted = true;
+	backend->queued = backend->created = false;
+	permit_want(&backend->permit, uuid, permits, &out);
+	take_output(client, backend, &out);
 }
 
 static void
@@ -717,9 +716,9 @@ release(Client *client, int semaphore)
 	RecipeInput in = {.event = RECIPE_RELEASE};
 
 	model_note(client_number(client), semaphore, "releases", 0);
-	client->permits[semaphore].wanted = false;
-	client->permits[semaphore].owner = false;
-	step(client, semaphore, false, &in);
+	client->backends[semaphore].wanted = false;
+	client->backends[semaphore].owner = false;
+	step(client, semaphore, &in);
 }
 
 /* The worker tries again what was refused, which is a delete or nothing. */
@@ -727,29 +726,29 @@ static void
 retry(Client *client, int semaphore)
 {
 	RecipeInput in = {.event = RECIPE_RETRY};
-	Permit	   *permit = &client->permits[semaphore];
-	SemaphoreOutput out;
-	bool		left = permit->left;
-	const Recipe *lock = &permit->semaphore.lock;
+	Backend	   *backend = &client->backends[semaphore];
+	RecipeOutput out;
+	bool		left = backend->left;
+	const Recipe *lock = &backend->permit.lock;
 
 	if (lock->state == RECIPE_LATE && lock->aside)
 	{
-		semaphore_step(&permit->semaphore, false, &in, &out);
+		permit_step(&backend->permit, &in, &out);
 		model_check(lock->state == RECIPE_ENTERING, "who was late comes again");
-		take_output(client, permit, &out);
+		take_output(client, backend, &out);
 		return;
 	}
-	semaphore_step(&permit->semaphore, false, &in, &out);
+	permit_step(&backend->permit, &in, &out);
 	model_check(out.report == 0, "a retry tells nothing");
 	model_check((out.nops > 0) == left, "what was refused is tried again");
 	for (int i = 0; i < out.nops; i++)
-		model_check(out.ops[i].op.kind == REQUEST_DELETE,
+		model_check(out.ops[i].kind == REQUEST_DELETE,
 					"which is a delete");
-	permit->left = false;
+	backend->left = false;
 	if (left)
 	{
 		tally.retried++;
-		take_output(client, permit, &out);
+		take_output(client, backend, &out);
 	}
 }
 
@@ -763,23 +762,24 @@ restart_worker(ModelSession *session, int applied)
 	model_lose_connection(session, applied);
 	model_note(client_number(client), -1, "worker restarted", applied);
 	model_forget_all(session);
-	for (int i = 0; i < client->npermits; i++)
+	for (int i = 0; i < client->nbackends; i++)
 	{
-		Permit	   *permit = &client->permits[i];
-		Semaphore	old = permit->semaphore;
-		SemaphoreOutput out;
+		Backend	   *backend = &client->backends[i];
+		Permit	old = backend->permit;
+		RecipeOutput out;
 
-		semaphore_free(&permit->semaphore);
-		semaphore_init(&permit->semaphore);
-		permit->token = permit->left = false;
-		if (!permit->active)
+		permit_free(&backend->permit);
+		permit_init(&backend->permit);
+		backend->token = backend->left = false;
+		if (!backend->active)
 			continue;
 		tally.restarted_in[old.state]++;
-		semaphore_resume(&permit->semaphore, old.uuid, old.permits,
-						 permit->owner ? RECIPE_RESUME_OWNED :
-						 permit->wanted ? RECIPE_RESUME_WANTED :
-						 RECIPE_RESUME_RELEASING, &out);
-		take_output(client, permit, &out);
+		permit_resume(&backend->permit, old.uuid, old.permits,
+					  backend->owner ? RECIPE_RESUME_OWNED :
+					  backend->wanted ? RECIPE_RESUME_WANTED :
+					  RECIPE_RESUME_RELEASING,
+					  backend->created ? &old.place.sequence : NULL, &out);
+		take_output(client, backend, &out);
 	}
 }
 
@@ -793,10 +793,10 @@ foreigner_enters(Foreigner *foreigner)
 {
 	char		prefix[ZNODE_CONTENDER_SIZE];
 
-	make_directory(SEMAPHORE_LOCKS, 0);
+	make_directory(MODEL_LOCKS, 0);
 	snprintf(prefix, sizeof(prefix), "_c_00000000-0000-4000-8000-%012d-lock-",
 			 ++scene->last_uuid);
-	foreigner->lock = model_make_node(SEMAPHORE_LOCKS, prefix, true,
+	foreigner->lock = model_make_node(MODEL_LOCKS, prefix, true,
 									  FOREIGN, "me");
 	foreigner->permit = -1;
 	foreigner->state = FOREIGN_QUEUED;
@@ -815,19 +815,19 @@ foreigner_acts(Foreigner *foreigner)
 
 		for (int i = model->oldest; i < model->nnodes; i++)
 			if (model->nodes[i].dzxid == 0 &&
-				model->nodes[i].place == SEMAPHORE_LOCKS &&
+				model->nodes[i].place == MODEL_LOCKS &&
 				znode_before(model->nodes[i].sequence, lock->sequence))
 				return false;
-		make_directory(SEMAPHORE_PERMITS, 0);
+		make_directory(MODEL_PERMITS, 0);
 		snprintf(prefix, sizeof(prefix), "%.*s-lease-", UUID_LEN, lock->name);
-		foreigner->permit = model_make_node(SEMAPHORE_PERMITS, prefix, true,
+		foreigner->permit = model_make_node(MODEL_PERMITS, prefix, true,
 											FOREIGN, "me");
 		foreigner->state = FOREIGN_WAITING;
 		model_note(-1, -1, "another client has a permit's node", 0);
 		return true;
 	}
 	if (foreigner->state == FOREIGN_WAITING &&
-		model_count_at(SEMAPHORE_PERMITS, model->zxid) <= scene->permits)
+		model_count_at(MODEL_PERMITS, model->zxid) <= scene->permits)
 	{
 		foreigner->state = FOREIGN_HOLDER;
 		model_note(-1, -1, "another client has a permit", 0);
@@ -859,14 +859,14 @@ locker_acts(void)
 	switch (scene->locker_state)
 	{
 		case LOCKER_IDLE:
-			make_directory(SEMAPHORE_NAME, 0);
-			scene->locker = model_make_node(SEMAPHORE_NAME, "_c_x-lock-", true,
+			make_directory(MODEL_NAME, 0);
+			scene->locker = model_make_node(MODEL_NAME, "_c_x-lock-", true,
 											FOREIGN, "me");
 			scene->locker_state = LOCKER_CREATED;
 			model_note(-1, -1, "the name is locked", 0);
 			break;
 		case LOCKER_CREATED:
-			if (!model_is_made(SEMAPHORE_LOCKS) && !model_is_made(SEMAPHORE_PERMITS))
+			if (!model_is_made(MODEL_LOCKS) && !model_is_made(MODEL_PERMITS))
 			{
 				scene->locker_state = LOCKER_OWNER;
 				model_note(-1, -1, "the name's lock is owned", 0);
@@ -885,7 +885,7 @@ locker_acts(void)
 
 /* Somebody deletes a node of ours. */
 static void
-vandalize(SemaphorePlace place)
+vandalize(ModelPlace place)
 {
 	for (int i = model->oldest; i < model->nnodes; i++)
 	{
@@ -909,12 +909,12 @@ act(ModelSession *session)
 	Client	   *client = client_of(session);
 	bool		busy = false;
 
-	for (int i = 0; i < client->npermits; i++)
+	for (int i = 0; i < client->nbackends; i++)
 	{
-		const Permit *permit = &client->permits[i];
-		const Recipe *lock = &permit->semaphore.lock;
+		const Backend *backend = &client->backends[i];
+		const Recipe *lock = &backend->permit.lock;
 
-		if (permit->left ||
+		if (backend->left ||
 			(lock->state == RECIPE_LATE && lock->aside &&
 			 model_count_at(MODEL_LOCKS, model->zxid) == 0))
 		{
@@ -953,22 +953,23 @@ check_watches(Client *client)
 {
 	int			waiting = 0;
 
-	for (int i = 0; i < client->npermits; i++)
+	for (int i = 0; i < client->nbackends; i++)
 	{
-		Semaphore  *semaphore = &client->permits[i].semaphore;
+		Permit  *permit = &client->backends[i].permit;
 		const ModelClaim *claim;
 
-		if (semaphore->lock.state == RECIPE_WATCHING)
-			claim = model_find_claim(&client->session, SEMAPHORE_LOCKS,
-							   semaphore->lock.predecessor);
-		else if (semaphore->state == SEMAPHORE_WAITING)
-			claim = model_find_claim(&client->session, SEMAPHORE_PERMITS, "");
+		if (permit->lock.state == RECIPE_WATCHING)
+			claim = model_find_claim(&client->session, MODEL_LOCKS,
+							   permit->lock.predecessor);
+		else if (is_waiting(permit))
+			claim = model_find_claim(&client->session, MODEL_PERMITS, "");
 		else
 			continue;
 		waiting++;
 		model_check(claim != NULL && claim->contender == i &&
-			  claim->serial == (claim->for_lock ? semaphore->lock.serial :
-								semaphore->serial),
+			  claim->serial == (claim->for_lock ?
+								PERMIT_SERIAL(permit->lock.serial, PERMIT_LOCK) :
+								PERMIT_SERIAL(permit->place.serial, PERMIT_PLACE)),
 			  "who waits has a watch");
 		model_check(model_find_watch(&client->session, claim->place, claim->node) != NULL,
 					"at rest worker and library agree on a watch");
@@ -991,12 +992,12 @@ check_watches(Client *client)
 static void
 check_liveness(void)
 {
-	int			used = model_count_at(SEMAPHORE_PERMITS, model->zxid);
+	int			used = model_count_at(MODEL_PERMITS, model->zxid);
 	int			first = -1;
 
 	for (int i = model->oldest; i < model->nnodes; i++)
 		if (model->nodes[i].dzxid == 0 &&
-			model->nodes[i].place == SEMAPHORE_LOCKS &&
+			model->nodes[i].place == MODEL_LOCKS &&
 			(first < 0 || znode_before(model->nodes[i].sequence,
 									   model->nodes[first].sequence)))
 			first = i;
@@ -1007,33 +1008,34 @@ check_liveness(void)
 
 		if (!scene->vandals)
 			check_watches(client);
-		for (int j = 0; j < client->npermits; j++)
+		for (int j = 0; j < client->nbackends; j++)
 		{
-			Permit	   *permit = &client->permits[j];
-			SemaphoreState state = permit->semaphore.state;
-			int			lock = own_node(client, permit, SEMAPHORE_LOCKS);
-			int			node = own_node(client, permit, SEMAPHORE_PERMITS);
+			Backend	   *backend = &client->backends[j];
+			PermitState state = backend->permit.state;
+			int			lock = own_node(client, backend, MODEL_LOCKS);
+			int			node = own_node(client, backend, MODEL_PERMITS);
+			bool		waiting = is_waiting(&backend->permit);
 
-			model_check(state == SEMAPHORE_NONE || state == SEMAPHORE_QUEUEING ||
-				  state == SEMAPHORE_WAITING || state == SEMAPHORE_OWNER,
+			model_check(state == PERMIT_NONE || state == PERMIT_QUEUEING ||
+				  waiting || state == PERMIT_OWNER,
 				  "at rest one has a permit, waits, or has no part in it");
-			model_check(permit->active == permit->wanted,
+			model_check(backend->active == backend->wanted,
 						"who does not want a permit leaves");
-			if (scene->vandals || state == SEMAPHORE_NONE)
+			if (scene->vandals || state == PERMIT_NONE)
 				continue;
-			model_check(state != SEMAPHORE_OWNER || (lock < 0 && permit->token),
+			model_check(state != PERMIT_OWNER || (lock < 0 && backend->token),
 						"an owner gives up the lock, and knows its token");
-			model_check(state == SEMAPHORE_OWNER || lock >= 0 ||
-						permit->semaphore.lock.state == RECIPE_LATE,
+			model_check(state == PERMIT_OWNER || lock >= 0 ||
+						backend->permit.lock.state == RECIPE_LATE,
 						"who waits is in the queue");
-			model_check((state == SEMAPHORE_QUEUEING) == (node < 0),
+			model_check((state == PERMIT_QUEUEING) == (node < 0),
 						"who has got through the queue has its node");
-			model_check((state == SEMAPHORE_WAITING) == (lock >= 0 && lock == first),
+			model_check(waiting == (lock >= 0 && lock == first),
 						"who is first in the queue waits for a permit");
-			model_check(state != SEMAPHORE_WAITING ||
-						used > permit->semaphore.permits,
+			model_check(!waiting ||
+						used > backend->permit.permits,
 						"nobody waits while a permit is free");
-			model_check(state == SEMAPHORE_OWNER || permit->queued ||
+			model_check(state == PERMIT_OWNER || backend->queued ||
 						scene->disagreement,
 						"who waits is told so");
 		}
@@ -1067,10 +1069,10 @@ wind_up(void)
 		{
 			Client	   *client = &scene->clients[i];
 
-			for (int j = 0; j < client->npermits; j++)
+			for (int j = 0; j < client->nbackends; j++)
 			{
-				wanted = wanted || client->permits[j].wanted;
-				if (client->permits[j].owner)
+				wanted = wanted || client->backends[j].wanted;
+				if (client->backends[j].owner)
 					release(client, j);
 			}
 		}
@@ -1078,11 +1080,11 @@ wind_up(void)
 	schedule_settle();
 	for (int i = 0; i < scene->nclients; i++)
 	{
-		for (int j = 0; j < scene->clients[i].npermits; j++)
+		for (int j = 0; j < scene->clients[i].nbackends; j++)
 		{
-			model_check(!scene->clients[i].permits[j].active,
+			model_check(!scene->clients[i].backends[j].active,
 						"released permits are gone");
-			semaphore_free(&scene->clients[i].permits[j].semaphore);
+			permit_free(&scene->clients[i].backends[j].permit);
 		}
 		model_check(scene->clients[i].session.nclaims == 0,
 					"no watch of ours is left");
@@ -1140,8 +1142,8 @@ set_scene(const Scenario *scenario)
 		model->root_czxid = 0;
 	else
 	{
-		make_directory(SEMAPHORE_LOCKS, 0);
-		make_directory(SEMAPHORE_PERMITS, scenario->stale ? 7 : 0);
+		make_directory(MODEL_LOCKS, 0);
+		make_directory(MODEL_PERMITS, scenario->stale ? 7 : 0);
 	}
 	for (int i = 0; i < scenario->holders + (scenario->waiter ? 1 : 0); i++)
 	{
@@ -1163,7 +1165,7 @@ go_on(Client *client)
 	if (schedule_go_on(&client->session) ||
 		schedule_catch_up(&client->session))
 		return true;
-	if (client->permits[0].left)
+	if (client->backends[0].left)
 		retry(client, 0);
 	else if (foreigner != NULL)
 	{
@@ -1195,7 +1197,7 @@ play_scenario(const void *plan)
 													faults_left > 0,
 													scenario->refusals,
 													&faults);
-		unsigned	nreleases = released || !client->permits[0].wanted ? 0 : 1;
+		unsigned	nreleases = released || !client->backends[0].wanted ? 0 : 1;
 		unsigned	which;
 
 		/* 0: nothing special, so that the first schedule is the plain one */
@@ -1306,16 +1308,16 @@ all_at_rest(void)
 static void
 random_try(Client *client, int semaphore)
 {
-	Permit	   *permit = &client->permits[semaphore];
+	Backend	   *backend = &client->backends[semaphore];
 	int			used;
 
-	if (permit->active || !client->session.alive || scene->vandals)
+	if (backend->active || !client->session.alive || scene->vandals)
 		return;
 	schedule_settle();
-	if (!all_at_rest() || permit->active)
+	if (!all_at_rest() || backend->active)
 		return;
 	check_liveness();
-	used = model_count_at(SEMAPHORE_PERMITS, model->zxid);
+	used = model_count_at(MODEL_PERMITS, model->zxid);
 	if (used > 0 && scene->disagreement)
 		return;
 	want(client, semaphore, scene->permits);
@@ -1325,13 +1327,13 @@ random_try(Client *client, int semaphore)
 	if (used < scene->permits)
 	{
 		tally.tries++;
-		model_check(permit->owner && !permit->queued,
+		model_check(backend->owner && !backend->queued,
 					"a try succeeds while a permit is free");
 	}
 	else
 	{
 		tally.tries_in_vain++;
-		model_check(!permit->owner && permit->queued,
+		model_check(!backend->owner && backend->queued,
 					"a try is told that no permit is free");
 	}
 	if (model_one_in(2))
@@ -1341,14 +1343,14 @@ random_try(Client *client, int semaphore)
 static void
 random_want(Client *client, int semaphore)
 {
-	Permit	   *permit = &client->permits[semaphore];
+	Backend	   *backend = &client->backends[semaphore];
 
-	if (permit->wanted)
+	if (backend->wanted)
 	{
-		if (model_one_in(permit->owner ? 4 : 14))
+		if (model_one_in(backend->owner ? 4 : 14))
 			release(client, semaphore);
 	}
-	else if (!permit->active && model->nnodes < MAX_NODES - 96)
+	else if (!backend->active && model->nnodes < MAX_NODES - 96)
 		want(client, semaphore, scene->permits +
 			 (scene->disagreement ? (int) model_choose(2) : 0));
 }
@@ -1358,7 +1360,7 @@ random_step(const Mix *mix)
 {
 	Client	   *client = &scene->clients[model_choose(scene->nclients)];
 	ModelSession *session = &client->session;
-	int			semaphore = (int) model_choose(client->npermits);
+	int			semaphore = (int) model_choose(client->nbackends);
 
 	if (model_choose(mix->calm) == 0)
 	{
@@ -1382,7 +1384,7 @@ random_step(const Mix *mix)
 			if (model->ndirs[0] < MAX_DIRS - 20 &&
 				model->ndirs[1] < MAX_DIRS - 20 &&
 				model->ndirs[2] < MAX_DIRS - 20)
-				model_collect_directory((SemaphorePlace) model_choose(3));
+				model_collect_directory((ModelPlace) model_choose(3));
 			break;
 		case 4:
 			schedule_random_catch_up(session);
@@ -1396,8 +1398,8 @@ random_step(const Mix *mix)
 			break;
 		case 8:
 			if (mix->vandals && model_one_in(3))
-				vandalize(mix->lock_vandals && model_one_in(2) ? SEMAPHORE_LOCKS :
-						  SEMAPHORE_PERMITS);
+				vandalize(mix->lock_vandals && model_one_in(2) ? MODEL_LOCKS :
+						  MODEL_PERMITS);
 			break;
 		case 9:
 			if (model_one_in(4) && model->nnodes < MAX_NODES - 96)
@@ -1509,11 +1511,11 @@ test_random_schedules(void **state)
 				model->root_czxid = 0;
 				break;
 			case 1:
-				make_directory(SEMAPHORE_LOCKS, 0);
+				make_directory(MODEL_LOCKS, 0);
 				/*
 				 * an old number is as good as none while nobody has a permit
 				 */
-				make_directory(SEMAPHORE_PERMITS, mix->foreigners ?
+				make_directory(MODEL_PERMITS, mix->foreigners ?
 							   (int) model_choose(2) * scene->permits :
 							   (int) model_choose(3));
 				break;
@@ -1538,10 +1540,10 @@ static void
 test_all_states_were_seen(void **state)
 {
 	(void) state;
-	for (SemaphoreState i = SEMAPHORE_NONE; i <= SEMAPHORE_LEAVING; i++)
+	for (PermitState i = PERMIT_NONE; i <= PERMIT_LEAVING; i++)
 	{
 		assert_true(tally.states[i] > 50);
-		if (i != SEMAPHORE_NONE)
+		if (i != PERMIT_NONE)
 			assert_true(tally.restarted_in[i] > 10);
 	}
 }

@@ -477,6 +477,18 @@ sub wait_leases
 		$_->name . ': another number, now that it is free') for ($a, $b);
 	wait_leases(0);
 
+	# ten try at once: each gets a permit as long as there is one
+	for my $n (10, 9)
+	{
+		my @sessions = map { ZkSession->new($_ % 2 ? $a : $b) } (1 .. 10);
+
+		$_->run_ok('BEGIN') for @sessions;
+		$_->send("SELECT zk_try_acquire('sem/at once $n', $n)") for @sessions;
+		is(scalar(grep { ($_->result->{out} // '') eq 't' } @sessions),
+			$n, "ten try to get one of $n permits at once: $n do");
+		$_->quit for @sessions;
+	}
+
 	# leases of Curator's, which does not tell its number of permits
 	my %theirs = map {
 		$_ => $foreign->create(

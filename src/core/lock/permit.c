@@ -206,7 +206,6 @@ send_ops(Permit *permit, PermitPart part, const RecipeOutput *from,
 		if (is_lock && permit_is_wanted(permit) &&
 			(op.kind == REQUEST_CHILDREN || op.kind == REQUEST_SEARCH))
 		{
-			permit->used = 0;
 			permit->queued = permit->unsure = false;
 			send_op(out, op.kind, PERMITS, NULL, 0);
 		}
@@ -234,7 +233,7 @@ note_queued(Permit *permit, PermitPart part, RecipeOutput *out)
 	const Recipe *lock = &permit->lock;
 
 	permit->queued = part == PERMIT_PLACE || lock->state == RECIPE_LATE ||
-		permit->used + lock->blockers > permit->permits;
+		permit->others + lock->blockers > permit->permits;
 	permit->unsure = !permit->queued;
 	if (permit->unsure)
 		send_op(out, REQUEST_CHILDREN, PERMITS, NULL, 0);
@@ -497,9 +496,9 @@ on_permits_listed(Permit *permit, const RequestAnswer *answer,
 		return;
 	if (answer->result == REQUEST_REFUSED)
 		fail(permit, out, 0, answer->error);
-	permit->used = count_others(permit, answer);
+	permit->others = count_others(permit, answer);
 	if (permit->unsure && (answer->result == REQUEST_UNKNOWN ||
-						   permit->used + permit->lock.blockers >
+						   permit->others + permit->lock.blockers >
 						   permit->permits))
 		step_recipe(permit, PERMIT_LOCK, &again, out);
 }

@@ -54,9 +54,8 @@ typedef struct Permit
 	int			permits;
 	char		agreement[PERMIT_DATA_SIZE];	/* data of <name>/leases */
 	uint32_t	serial;			/* of our latest read of the semaphore */
-	int			others;			/* permits of others, as last listed */
-	int			used;			/* the same, as listed ahead of the lock's
-								 * queue */
+	int			others;			/* permits of others, as last listed: right
+								 * before what they are compared with */
 	bool		differs;		/* the number read last was not ours: it is
 								 * set ahead of our node's create */
 	bool		agreed;			/* TAKING: our number was read behind our

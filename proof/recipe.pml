@@ -377,7 +377,7 @@ proctype Contender(byte c) ON_TRACE
 			printf("server: c%d searches, and finds number %d\n", c, NUMBER(i));
 			node[c] = i;
 			found[c] = 0;
-				if
+			if
 			:: !wanted[c] -> to(c, LEAVE)
 #ifdef DROP_EVALUATE_FOUND
 			:: wanted[c] -> own(c)

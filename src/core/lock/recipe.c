@@ -43,9 +43,10 @@
  *
  * Numbers from ZNODE_LATE_SEQUENCE on are late: the counter of the directory
  * comes to its end.  A contender with a late number never owns the lock.  It
- * waits as others do, but counts as a writer.  When its turn has come, it deletes its node, and the directory, if that is empty then.  If
- * others are in it, the contender comes again when it is asked to retry, and
- * has lost its place; they do the same, so that the directory becomes empty.
+ * waits as others do, but counts as a writer.  When its turn has come, it
+ * deletes its node, and the directory, if that is empty then.  If others are in
+ * it, the contender comes again when it is asked to retry, and has lost its
+ * place; they do the same, so that the directory becomes empty.
  * A contender without order waits for nobody.  So whoever has a number that is
  * not late precedes all that are late and all without order.
  *
@@ -505,10 +506,10 @@ report_late(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * We own the lock, unless our number is late.  The stat gets the token, and checks that our node still
- * exists in our session.  If the answer to a create of this session has just
- * shown our node in the queue, only the token may be missing, which a stat of
- * any node created with ours has, too.
+ * We own the lock, unless our number is late.  The stat gets the token, and
+ * checks that our node still exists in our session.  If the answer to a create
+ * of this session has just shown our node in the queue, only the token may be
+ * missing, which a stat of any node created with ours has, too.
  */
 static void
 own(Recipe *recipe, RecipeOutput *out, bool seen)

@@ -668,6 +668,15 @@ spare_victims(ZkSlot *slot)
 		proc->victim_of = 0;
 }
 
+/* The contender is given up: nobody waits behind others with it any more. */
+static void
+end_waits(ZkSlot *slot)
+{
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		if (!proc->granted)
+			slot_end_watch(proc);
+}
+
 /* The table in this file's header; the state itself if an event is ignored. */
 static ZkSlotState
 next_state(const ZkSlot *slot, SlotEvent event)
@@ -745,6 +754,8 @@ slot_event(ZkSlot *slot, SlotEvent event)
 	slot->queued = false;
 	spare_victims(slot);
 
+	if (event == SLOT_GIVEN_UP)
+		end_waits(slot);
 	if (event == SLOT_GIVEN_UP && last != ZK_SLOT_WANTED)
 		turn_given_up(&slot->turn, zk_now_us());
 	if (event == SLOT_CONTENDER_GONE || event == SLOT_REQUEUED)

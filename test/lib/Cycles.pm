@@ -48,6 +48,9 @@ itself in the end, and no bystander, whose end would change nothing.
 A victim is explained if it was a member of a deadlock at one moment of its
 wait.  It has died in vain if each such deadlock had another victim before.
 
+A deadlock in which a client waits for a permit, or for any of several locks, is not
+looked for, and lasts until a timeout.
+
 Of two calls for several locks that wait, the records do not tell which is in front
 for a lock that both want.  So either may explain a victim; but a deadlock only
 lasts for certain if each call keeps a lock from those that have asked later.  And
@@ -165,14 +168,18 @@ sub _blockers
 	return @found;
 }
 
+# Do instances tell each other of a wait?
+sub _is_told { return $_[0]{mode} ne 'permit' && !$_[0]{any}; }
+
 # The clients that a deadlock holds up for all of a time: by name, whom each
-# waits for.
+# waits for.  If it has to be certain that it is ended: by waits that are told.
 sub _deadlocked
 {
 	my ($self, $from, $to, $except, $certain) = @_;
 	my ($waits, $keep, $writers) = $self->_span($from, $to, $except);
 	my %blockers =
-	  map { ($_ => [ _blockers($waits->{$_}, $waits, $keep, $writers, $certain) ]) } keys %$waits;
+	  map { ($_ => [ _blockers($waits->{$_}, $waits, $keep, $writers, $certain) ]) }
+	  grep { !$certain || _is_told($waits->{$_}) } keys %$waits;
 	my $again = 1;
 
 	while ($again)

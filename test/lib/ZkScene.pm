@@ -82,9 +82,9 @@ Wait until the statement of a session has failed with 57014, and run another one
 
 The same, with which the cycle closes: returns at once.
 
-=item limits()
+=item limits(@names)
 
-Give all waits a lock_timeout, for C<ends(lasts =E<gt> 1)>.
+Give the waits of these, or of all, a lock_timeout, for C<ends(lasts =E<gt> 1)>.
 
 =item closed()
 
@@ -232,9 +232,9 @@ sub closes
 
 sub limits
 {
-	my ($self) = @_;
+	my ($self, @names) = @_;
 
-	$self->does($_, "SET LOCAL lock_timeout = '${stays}s'") for @{ $self->{names} };
+	$self->does($_, "SET LOCAL lock_timeout = '${stays}s'") for @names ? @names : @{ $self->{names} };
 	return;
 }
 

@@ -350,7 +350,8 @@ for my $behind ('x', 'y')
 	my %name = map { ($_ => "$_ any $behind") } ('w', 'x', 'y');
 	my $s = scene("one that wants any of two is ahead of a member: $behind",
 		one => $a, two => $b, three => $a);
-	$s->limits;
+	# once it goes, the members wait for each other alone
+	$s->limits('one', 'two');
 	$s->does(one => lock($name{w}));
 	$s->does(two => "SELECT zk_lock_all('{$name{x},$name{y}}')");
 	$s->waits(
@@ -365,7 +366,7 @@ for my $behind ('x', 'y')
 	my @y = map { "$_ both any" } ('y', 'yy');
 	my $s = scene('those who want any of two are ahead of both members',
 		one => $a, two => $b, three => $a, four => $b);
-	$s->limits;
+	$s->limits('one', 'two');
 	$s->does(one => "SELECT zk_lock_all('{$x[0],$x[1]}')");
 	$s->does(two => "SELECT zk_lock_all('{$y[0],$y[1]}')");
 	$s->waits(

@@ -13,9 +13,9 @@
  * that a scan for deadlocks has seen.
  *
  * Locking protocol.  The chain's head and links, the ends, the worker's latch
- * and "held" are read and changed under the spinlock, which may be taken inside any
- * LWLock.  "waiting" follows from them: it is changed under the spinlock, and
- * read without it.  Once the worker has collected a chain, the partition locks
+ * and "held" are read and changed under the spinlock, which may be taken
+ * inside any LWLock.  "waiting" follows from them: it is changed under the
+ * spinlock, and read without it.  Once the worker has collected a chain, the partition locks
  * of slots.c guard its links: no slot is mailed again until the worker has
  * opened its mail.
  *

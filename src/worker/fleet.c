@@ -48,7 +48,8 @@
  *				no node: %clusters has gone -> MAKING
  *	OWNING		any answer -> WRITING: set its data
  *	WRITING		ok -> IDLE, joined
- *				joined, no node: somebody has removed it -> IDLE, dirty
+ *				joined, no node: it is made again, and the write of that ends
+ *				  the session: see member_mark() -> IDLE, dirty
  *	any			unknown -> IDLE, dirty; of a write when joined, to be repeated
  *				refused, or no node, and not as above: log that -> IDLE
  *				the session ends -> IDLE, dirty

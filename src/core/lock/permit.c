@@ -43,12 +43,12 @@
  *	  twice, with the lock and a permit, but even then no permit is left.  The
  *	  permits are listed right before the queue, so that a contender that gets
  *	  its permit between the two is not counted twice, and behind our create,
- *	  so that the answer is not older than our wait.  Such a
- *	  one was perhaps not counted at all, so they are listed once more behind
+ *	  so that the answer is not older than our wait.  Such a contender was
+ *	  perhaps not counted at all, so the permits are listed once more behind
  *	  the queue: if they are few enough then, each contender ahead will get
  *	  one, and so shall we; else both are read again.
  *
- * Reads ahead of the queue, and those of the owner of the lock, go behind a
+ * What is read before we queue, and as the owner of the lock, goes behind a
  * sync.  A deposed leader that has not noticed may answer it from old state:
  * then a waiter may be refused without need.  But the owner of the lock has
  * seen the contender before it go, and so the permit that it left.
@@ -158,7 +158,7 @@ send_op(RecipeOutput *out, RequestKind kind, const char *path,
 	add_op(out, &op);
 }
 
-/* The serial number of a read; 0 stands for that ahead of the lock's queue. */
+/* The serial number of a read; 0: the permits, listed with the lock's queue. */
 static uint32_t
 next_serial(Permit *permit)
 {

@@ -44,11 +44,11 @@
  * Numbers from ZNODE_LATE_SEQUENCE on are late: the counter of the directory
  * comes to its end.  A contender with a late number never owns the lock.  It
  * waits as others do, but counts as a writer.  When its turn has come, it
- * deletes its node, and the directory, if that is empty then.  If others are in
- * it, the contender comes again when it is asked to retry, and has lost its
- * place; they do the same, so that the directory becomes empty.
- * A contender without order waits for nobody.  So whoever has a number that is
- * not late precedes all that are late and all without order.
+ * deletes its node, and the directory, if that is empty then.  If others are
+ * in it, the contender comes again when it is asked to retry, and has lost its
+ * place; they do the same, so that the directory becomes empty.  A contender
+ * without order waits for nobody.  So whoever has a number that is not late
+ * precedes all that are late and all without order.
  *
  * The invariants of each state, between steps.  An operation without an answer
  * yet is "out"; a read or watch that is out has the latest serial number.  A

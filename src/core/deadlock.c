@@ -911,7 +911,10 @@ typedef struct Record
 /* What a request is for, and its answer. */
 typedef enum Purpose
 {
+	FOR_PART,					/* of the act: it is answered by the last one */
 	FOR_NOTHING,
+	FOR_BEFORE,					/* for nothing any more: sent on a connection
+								 * that was lost */
 	FOR_LOAD,					/* list behind a barrier */
 	FOR_CREATE,					/* of a text */
 	FOR_SET,
@@ -953,6 +956,7 @@ struct Deadlocks
 	char	   *instance;
 	int64_t		timeout;		/* deadlock_timeout */
 	bool		connected;
+	bool		loading;
 	bool		loaded;			/* what is left of before is deleted */
 	bool		wants_scan;
 	bool		watched;		/* the children of the directory are */
@@ -1072,7 +1076,7 @@ send(Deadlocks *d, RequestKind kind, const char *node, Purpose purpose,
 	sent->request.kind = kind;
 	sent->request.path = d->dir;
 	sent->request.node = sent->node;
-	if (purpose != FOR_NOTHING)
+	if (purpose != FOR_PART)
 	{
 		Pending    *pending;
 
@@ -1898,13 +1902,13 @@ send_checks(Deadlocks *d, const Cycle *cycle)
 		if (first && !ZK_MUTATED(ZK_CYCLE_ACT_UNCHECKED))
 			(void) send_part(d, REQUEST_CHECK,
 							 confirm_name(cycle->hash, edge->teller, name),
-							 FOR_NOTHING);
+							 FOR_PART);
 		if (edge->keeper != NULL && strrchr(edge->keeper, '/') != NULL &&
 			!ZK_MUTATED(ZK_CYCLE_KEEPER_UNCHECKED))
 		{
 			const char *slash = strrchr(edge->keeper, '/');
 			Request    *check = send_part(d, REQUEST_CHECK, slash + 1,
-										  FOR_NOTHING);
+										  FOR_PART);
 			char	   *path = memory_copy(edge->keeper);
 
 			path[slash - edge->keeper] = '\0';
@@ -1945,7 +1949,7 @@ send_act(Deadlocks *d, Record *record)
 			OwnText    *text = &d->texts[i];
 			char	   *data = render(d, i);
 			Request    *set = send_part(d, REQUEST_SET, text->node,
-										FOR_NOTHING);
+										FOR_PART);
 
 			set->has_version = true;
 			set->version = text->version++;
@@ -1958,7 +1962,7 @@ send_act(Deadlocks *d, Record *record)
 			has_acted_edge(d, d->records[i]->cycle))
 			(void) send_part(d, REQUEST_DELETE,
 							 confirm_name(d->records[i]->cycle->hash, d->id,
-										  name), FOR_NOTHING);
+										  name), FOR_PART);
 	(void) send_part(d, REQUEST_CREATE,
 					 ended_name(record->cycle->hash, d->id, name), FOR_ACT);
 }
@@ -2043,16 +2047,38 @@ deadlock_make(const char *dir, const char *id, const char *instance,
 	return d;
 }
 
-/* Forget what was sent, and our texts: the connection is lost. */
+/* Take the request with this serial from those that are not answered. */
+static bool
+take_pending(Deadlocks *d, uint32_t serial, Pending *pending)
+{
+	for (int i = 0; i < d->npending; i++)
+		if (d->pending[i].serial == serial)
+		{
+			*pending = d->pending[i];
+			d->pending[i] = d->pending[--d->npending];
+			return true;
+		}
+	return false;
+}
+
+/* Forget our texts, and what requests that are out are for. */
 static void
 forget_connection(Deadlocks *d)
 {
+	Pending		pending;
+
+	for (int i = d->next_sent; i < d->nsent; i++)
+		if (take_pending(d, d->sent[i].request.serial, &pending))
+			free(pending.node);
 	for (int i = 0; i < d->nsent; i++)
 		free_sent(&d->sent[i]);	/* of those taken out, the last one's */
 	d->nsent = d->next_sent = 0;
 	for (int i = 0; i < d->npending; i++)
+	{
 		free(d->pending[i].node);
-	d->npending = 0;
+		d->pending[i].node = NULL;
+		d->pending[i].purpose = FOR_BEFORE;
+	}
 	for (int i = 0; i < d->ntold; i++)
 		free(d->told[i].edge);
 	d->ntold = 0;
@@ -2061,7 +2087,7 @@ forget_connection(Deadlocks *d)
 	memset(d->texts, 0, sizeof(d->texts));
 	end_look(d);
 	d->nwriting = d->ngets = 0;
-	d->loaded = d->watched = d->look_again = false;
+	d->loading = d->loaded = d->watched = d->look_again = false;
 	d->acting = NULL;
 	d->wants_scan = d->connected = false;
 	d->scan_at = d->look_at = NEVER;
@@ -2090,7 +2116,11 @@ deadlock_free(Deadlocks *d)
 	free(d);
 }
 
-/* The connection is lost: what was sent has been done or not. */
+/*
+ * deadlock_disconnect
+ *		The connection is lost: what was sent has been done, or not, or is
+ *		sent once there is another one.
+ */
 void
 deadlock_disconnect(Deadlocks *d)
 {
@@ -2099,12 +2129,41 @@ deadlock_disconnect(Deadlocks *d)
 	forget_connection(d);
 }
 
+/* Change deadlock_timeout. */
+void
+deadlock_set_timeout(Deadlocks *d, int64_t timeout_us)
+{
+	d->timeout = timeout_us;
+}
+
+/* The session is over, too: what was sent is not answered any more. */
+void
+deadlock_end(Deadlocks *d)
+{
+	deadlock_disconnect(d);
+	d->npending = 0;
+}
+
+/* List what there is, once all that was sent on other connections is done. */
+static void
+load(Deadlocks *d)
+{
+	if (!d->connected || d->loading || d->loaded)
+		return;
+	for (int i = 0; i < d->npending; i++)
+		if (d->pending[i].purpose == FOR_BEFORE)
+			return;
+	d->loading = true;
+	(void) send(d, REQUEST_SEARCH, NULL, FOR_LOAD, 0);
+}
+
 /*
  * deadlock_connect
  *		There is a connection, of the session of before or of another one.
  *
  * Nothing is told before all of ours is deleted; our confirms are at once, ahead
- * of the deletes of contenders.
+ * of the deletes of contenders.  What was sent before and is not answered may
+ * still create some of it: it is listed behind the last such answer.
  */
 void
 deadlock_connect(Deadlocks *d, int64_t now)
@@ -2125,7 +2184,7 @@ deadlock_connect(Deadlocks *d, int64_t now)
 		if (record->state == DEADLOCK_TOLD)
 			record->until = now + KEPT * d->timeout;
 	}
-	(void) send(d, REQUEST_SEARCH, NULL, FOR_LOAD, 0);
+	load(d);
 }
 
 /*
@@ -2223,7 +2282,7 @@ on_confirm(Deadlocks *d, const RequestAnswer *answer, const char *node,
 void
 deadlock_answer(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 {
-	Pending		pending = {0};
+	Pending		pending;
 
 	if (answer->event != REQUEST_DONE)
 	{
@@ -2231,13 +2290,7 @@ deadlock_answer(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 		look(d);
 		return;
 	}
-	for (int i = 0; i < d->npending && pending.serial == 0; i++)
-		if (d->pending[i].serial == answer->serial)
-		{
-			pending = d->pending[i];
-			d->pending[i] = d->pending[--d->npending];
-		}
-	if (pending.serial == 0)
+	if (!take_pending(d, answer->serial, &pending))
 		return;
 	if (answer->result != REQUEST_UNKNOWN)
 		switch (pending.purpose)
@@ -2262,10 +2315,13 @@ deadlock_answer(Deadlocks *d, const RequestAnswer *answer, int64_t now)
 			case FOR_ACT:
 				on_acted(d, answer->result == REQUEST_OK, now);
 				break;
+			case FOR_PART:
 			case FOR_NOTHING:
+			case FOR_BEFORE:
 				break;
 		}
 	free(pending.node);
+	load(d);
 	sweep(d);
 }
 

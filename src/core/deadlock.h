@@ -201,6 +201,8 @@ extern void deadlock_free(Deadlocks *d);
 
 extern void deadlock_connect(Deadlocks *d, int64_t now);
 extern void deadlock_disconnect(Deadlocks *d);
+extern void deadlock_end(Deadlocks *d);
+extern void deadlock_set_timeout(Deadlocks *d, int64_t timeout_us);
 extern void deadlock_scanned(Deadlocks *d, const DeadlockScan *scan,
 							 int64_t now);
 extern void deadlock_over(Deadlocks *d, uint64_t generation, int64_t now);

@@ -368,7 +368,6 @@ static void
 resume(void)
 {
 	deadlock.lost = false;
-	renew_owners();
 	deadlock_connect(deadlock.core, zk_now_us());
 	carry_out();
 }
@@ -379,6 +378,7 @@ make_core(void)
 {
 	if (deadlock.core)
 		deadlock_free(deadlock.core);
+	renew_owners();
 	deadlock.timeout_ms = DeadlockTimeout;
 	snprintf(deadlock.directory, sizeof(deadlock.directory), "%s/%s",
 			 zklock_root, DEADLOCK_DIRECTORY);
@@ -420,6 +420,10 @@ void
 deadlock_end_session(void)
 {
 	deadlock_set_connected(false);
+	if (deadlock.core == NULL)
+		return;
+	deadlock_end(deadlock.core);
+	renew_owners();
 }
 
 /*
@@ -562,9 +566,11 @@ note_settings(void)
 
 	snprintf(directory, sizeof(directory), "%s/%s", zklock_root,
 			 DEADLOCK_DIRECTORY);
-	if (deadlock.core && (deadlock.timeout_ms != DeadlockTimeout ||
-						  strcmp(directory, deadlock.directory) != 0))
+	if (deadlock.core && strcmp(directory, deadlock.directory) != 0)
 		make_core();
+	else if (deadlock.core)
+		deadlock_set_timeout(deadlock.core,
+							 (int64) DeadlockTimeout * 1000);
 	deadlock.timeout_ms = DeadlockTimeout;
 	if (deadlock.checks != zklock_deadlock_check && deadlock.core)
 		deadlock.for_sessions = true;

@@ -571,6 +571,7 @@ set_refused(void)
 	if (!is_last_worker())
 		proc_exit(1);
 	session_close();
+	deadlock_end_session();
 	status_publish(ZK_SESSION_SUSPENDED);
 	lifecycle.reopen_at_ms = PG_INT64_MAX;
 }

@@ -970,6 +970,57 @@ test_nothing_is_sent_without_a_connection(void **state)
 	end_alone(&alone);
 }
 
+/* Take out the next request, of this kind. */
+static Request
+take_request(Alone *alone, RequestKind kind)
+{
+	Request		r;
+
+	assert_true(deadlock_request(alone->deadlocks, &r));
+	assert_int_equal(r.kind, kind);
+	return r;
+}
+
+/* A text whose create was carried out by the next connection goes. */
+static void
+test_text_is_created_behind_a_reconnect(void **state)
+{
+	const char *late = "me-0000000005";
+	DeadlockEdge edge = make_edge("me", "/x", "/y", 1);
+	DeadlockScan scan = {.edges = &edge,.nedges = 1,.waits = true};
+	RequestAnswer dirs = {.kind = REQUEST_MKDIRS};
+	RequestAnswer create = {.kind = REQUEST_CREATE,.node = late};
+	RequestAnswer list = {.kind = REQUEST_SEARCH,.children = &late,
+	.nchildren = 1};
+	Alone		alone;
+	Request		r;
+
+	(void) state;
+	begin_alone(&alone, 1000 * MS);
+	deadlock_scanned(alone.deadlocks, &scan, 1);
+	dirs.serial = take_request(&alone, REQUEST_MKDIRS).serial;
+	create.serial = take_request(&alone, REQUEST_CREATE).serial;
+	assert_false(deadlock_request(alone.deadlocks, &r));
+
+	deadlock_disconnect(alone.deadlocks);
+	deadlock_connect(alone.deadlocks, 2);
+	assert_false(deadlock_request(alone.deadlocks, &r));
+	deadlock_answer(alone.deadlocks, &dirs, 3);
+	assert_false(deadlock_request(alone.deadlocks, &r));
+	deadlock_answer(alone.deadlocks, &create, 3);
+	list.serial = take_request(&alone, REQUEST_SEARCH).serial;
+	deadlock_answer(alone.deadlocks, &list, 4);
+	assert_string_equal(take_request(&alone, REQUEST_DELETE).node, late);
+
+	/* the same, but the session has ended meanwhile */
+	deadlock_scanned(alone.deadlocks, &scan, 5);
+	(void) take_request(&alone, REQUEST_MKDIRS);
+	deadlock_end(alone.deadlocks);
+	deadlock_connect(alone.deadlocks, 6);
+	(void) take_request(&alone, REQUEST_SEARCH);
+	end_alone(&alone);
+}
+
 /*-------------------------------------------------------------------------
  * Figures: 100 members with 50 long waits each, and no deadlock
  *-------------------------------------------------------------------------
@@ -1393,6 +1444,7 @@ main(void)
 		cmocka_unit_test(test_1150_holds_and_one_wait),
 		cmocka_unit_test(test_new_edges_are_told_seldom),
 		cmocka_unit_test(test_nothing_is_sent_without_a_connection),
+		cmocka_unit_test(test_text_is_created_behind_a_reconnect),
 		cmocka_unit_test(test_hundred_members),
 		cmocka_unit_test(test_hundred_members_on_one_tree),
 		cmocka_unit_test(test_search_is_bounded),

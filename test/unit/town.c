@@ -1816,7 +1816,7 @@ cut(Instance *i, Fault fault, int64_t time)
 		i->deadlocks = NULL;
 	}
 	else
-		deadlock_disconnect(i->deadlocks);
+		deadlock_end(i->deadlocks); /* what was sent comes no more */
 	if (fault == FAULT_EXPIRE)
 		at(t, time / 2, expire, i, (uint64_t) i->session);
 	at(t, time, reconnect, i, 0);

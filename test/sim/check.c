@@ -100,6 +100,7 @@ typedef struct Client
 	int64_t		commit_boottime;	/* by the machine's clock, too; */
 	int64_t		commit_session; /* of its locks; 0: it has none */
 	char		commit_lost[32];	/* a lock that was lost already; or "" */
+	int64_t		clock_read_at;
 	int64_t		checked_at;		/* ahead of its commit */
 	bool		asks;			/* its commit has, for a proof */
 
@@ -870,7 +871,8 @@ check_turn(int number, int name, SimMode mode)
 	};
 	char		path[64];
 	int64_t		now = sim_now();
-	int64_t		slow_us = calm_at != 0 && client->since > calm_at ? 0 : grace_us;
+	bool		calm = calm_at != 0 && client->since > calm_at + CALM_US;
+	int64_t		slow_us = calm ? 0 : grace_us;
 	int64_t		since = client->since;
 	int64_t		others_since = INT64_MAX;
 
@@ -1125,13 +1127,28 @@ check_renewed(int instance, int64_t boottime)
 					  PRIx64 " of instance %d", lease->id, instance);
 }
 
-/* The check ahead of the commit is over; "quorum": it asks ZooKeeper. */
+/* The process that runs has read its clock. */
+void
+check_clock_read(void)
+{
+	int			number = process_client(sim_process());
+
+	if (number >= 0)
+		clients[number].clock_read_at = sim_now();
+}
+
+/*
+ * The check ahead of the commit is over; "quorum": it asks ZooKeeper.  It is as
+ * of the clock that was read last, behind which the process may have stood
+ * still.
+ */
 void
 check_committing(int number, bool quorum)
 {
 	Client	   *client = &clients[number];
 
-	client->checked_at = sim_now();
+	client->checked_at = client->clock_read_at > client->commit_at ?
+		client->clock_read_at : sim_now();
 	sim_trace("may commit");
 	if (client->commit_lost[0] != '\0')
 		sim_violation("proofs", "client %d commits without \"%s\"", number,
@@ -1728,11 +1745,11 @@ may_be_behind_gone(const Client *client)
 }
 
 /*
- * Does anybody hold this by a contender that the servers have?  An instance
- * that stands still goes on holding what its session has lost.
+ * Has anybody held this since "at" by a contender that the servers have?  An
+ * instance that stands still goes on holding what its session has lost.
  */
 static bool
-is_held(int name, SimMode mode)
+is_held(int name, SimMode mode, int64_t at)
 {
 	for (int i = 0; i < nclients; i++)
 	{
@@ -1740,23 +1757,29 @@ is_held(int name, SimMode mode)
 
 		for (int j = 0; j < client->nholds; j++)
 			if (is_hold_of(&client->holds[j], name, mode) &&
-				client->holds[j].from > ended_at[client->instance])
+				client->holds[j].from > ended_at[client->instance] &&
+				client->holds[j].from <= at)
 				return true;
 	}
 	return false;
 }
 
 /*
- * Has it nothing that others wait for, but its place ahead of them?  What a
- * call for all of several locks may have is what nobody holds.
+ * Had it nothing that others wait for, but its place ahead of them?  What a
+ * call for all of several locks may have is what nobody has held since before
+ * the act, by which it has given back all.
  */
 static bool
 is_bystander(const Client *client)
 {
+	const		DoneAct *act = find_act(client);
+
 	if (holds_anything(client))
 		return false;
 	for (int i = 0; i < client->nnames && !client->any; i++)
-		if (client->nnames > 1 && !is_held(client->names[i], client->mode))
+		if (client->nnames > 1 &&
+			!is_held(client->names[i], client->mode,
+					 act != NULL ? act->at : sim_now()))
 			return false;
 	return true;
 }

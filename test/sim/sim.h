@@ -137,6 +137,7 @@ extern void check_denied(int backend, int64_t timeout_ms);
 extern void check_renewed(int instance, int64_t boottime);
 extern void check_commit(int backend);
 extern void check_commit_hold(int backend, const char *name, bool mine);
+extern void check_clock_read(void);
 extern void check_committing(int backend, bool quorum);
 extern void check_committed(int backend);
 extern void check_deadlock(int backend, bool local);

@@ -160,6 +160,8 @@ clock_gettime(clockid_t id, struct timespec *time)
 		sim_lacks("this clock");
 	time->tv_sec = us / 1000000;
 	time->tv_nsec = us % 1000000 * 1000;
+	if (id == CLOCK_BOOTTIME)
+		check_clock_read();
 	sim_point();
 	if (id == CLOCK_BOOTTIME)
 		sim_nap_behind_clock();

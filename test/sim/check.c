@@ -160,6 +160,7 @@ typedef struct Turn
 	int64_t		busy_at;		/* when one that had it, or waited, was the last
 								 * to end that */
 	int64_t		nobody_at;		/* since when nobody has it; 0: somebody has */
+	int64_t		spare_at;		/* the same of the last permit */
 }			Turn;
 
 /* What a worker has published of its session. */
@@ -371,6 +372,23 @@ note_nobody(const bool *kept)
 			turns[name].nobody_at = sim_now();
 }
 
+/* Since when has each semaphore had a permit that nobody has? */
+static void
+note_spare(void)
+{
+	int			used[SIM_MAX_NAMES] = {0};
+
+	for (int i = 0; i < nclients; i++)
+		for (int j = 0; j < clients[i].nholds; j++)
+			if (clients[i].holds[j].mode == SIM_PERMIT)
+				used[clients[i].holds[j].name]++;
+	for (int name = 0; name < SIM_MAX_NAMES; name++)
+		if (used[name] >= workload_permits())
+			turns[name].spare_at = 0;
+		else if (turns[name].spare_at == 0)
+			turns[name].spare_at = sim_now();
+}
+
 static void
 note_free(void)
 {
@@ -397,6 +415,7 @@ note_free(void)
 		else if (free_since[name] == 0)
 			free_since[name] = sim_now();
 	note_nobody(held);
+	note_spare();
 }
 
 static void
@@ -874,10 +893,11 @@ check_turn(int number, int name, SimMode mode)
 	bool		calm = calm_at != 0 && client->since > calm_at + CALM_US;
 	int64_t		slow_us = calm ? 0 : grace_us;
 	int64_t		since = client->since;
+	int64_t		free_at = mode == SIM_PERMIT ? turn->spare_at : turn->nobody_at;
 	int64_t		others_since = INT64_MAX;
 
-	if (turn->nobody_at > since)
-		since = turn->nobody_at;
+	if (free_at > since)
+		since = free_at;
 	for (int i = 0; i < nclients; i++)
 	{
 		const Client *other = &clients[i];
@@ -887,12 +907,12 @@ check_turn(int number, int name, SimMode mode)
 			!other->any && other->since < others_since)
 			others_since = other->since;
 	}
-	if (mode == SIM_PERMIT || holds(client, name, SIM_EXCLUSIVE))
+	if (holds(client, name, SIM_EXCLUSIVE))
 		return;
-	snprintf(path, sizeof(path), "/zklock/%s", workload_name(name));
-	ensemble_look_at_queue(path, look_at_contender, &look);
 	if (mode == SIM_EXCLUSIVE)
 	{
+		snprintf(path, sizeof(path), "/zklock/%s", workload_name(name));
+		ensemble_look_at_queue(path, look_at_contender, &look);
 		if (turn->instance != client->instance ||
 			turn->contender != look.own)
 			turn->left_at = 0;
@@ -903,7 +923,7 @@ check_turn(int number, int name, SimMode mode)
 		workload_has_claims() || workload_counter_ends() ||
 		workload_path_bytes() > 0)
 		return;
-	if (turn->nobody_at != 0 && calm_at != 0 && since > calm_at + CALM_US &&
+	if (free_at != 0 && calm_at != 0 && since > calm_at + CALM_US &&
 		since > undisturbed_from() && now - since > GRANT_US)
 		sim_violation("time", "lock %d was free for %" PRId64
 					  " us while client %d waited", name, now - since, number);

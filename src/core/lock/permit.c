@@ -65,7 +65,7 @@
  *				number is out, or "place" has its create or its search out.
  *	OWNER		"lock" is NONE or leaving.  "place" owns.
  *	LEAVING		"place" is NONE or leaving, not both are NONE.  "lock" is NONE
- *				or leaving, or "place" is CANCELLING or ABANDONING.
+ *				or leaving, or "place" is CANCELING or ABANDONING.
  *
  * The states and events.  "Look" is: sync and list <name>, list the permits,
  * get the number.  A missing directory is an empty one without a number.
@@ -373,7 +373,7 @@ go_on(Permit *permit, RecipeOutput *out)
 			 place == RECIPE_OWNER)
 		grant(permit, out);
 	else if (permit->state == PERMIT_LEAVING &&
-			 place != RECIPE_CANCELLING && place != RECIPE_ABANDONING)
+			 place != RECIPE_CANCELING && place != RECIPE_ABANDONING)
 		release(permit, PERMIT_LOCK, out);
 
 	if (permit->queued && (permit->state == PERMIT_QUEUEING ||

@@ -49,7 +49,7 @@
 #endif
 #define NONE	255				/* no number */
 
-/* RecipeState; CANCELING and ABANDONING are CREATE, REQUEUE, SEARCH, not wanted */
+/* RecipeState; CANCELING, ABANDONING are CREATE, REQUEUE, SEARCH, not wanted */
 #define IDLE	0
 #define MKDIR	1				/* ENTERING, with a mkdir ahead of the create */
 #define CREATE	2				/* ENTERING */

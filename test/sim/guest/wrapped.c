@@ -73,7 +73,7 @@ extern void __wrap_directory_leave(const char *path, int32_t number);
 extern int32_t __real_directory_next(const char *path);
 extern int32_t __wrap_directory_next(const char *path);
 
-static bool looked;				/* in this turn of the main loop */
+static bool looked;				/* in this iteration of the main loop */
 static Flight *flight_of_session;
 
 void

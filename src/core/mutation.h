@@ -100,7 +100,7 @@ typedef enum ZkMutation
 								 * on the next */
 	ZK_QUANTUM_FORGOTTEN,		/* hand a contended lock on for as long as somebody
 								 * takes it */
-	ZK_CONTENTION_UNHEARD,		/* do not note that others wait */
+	ZK_CONTENTION_IGNORED,		/* do not note that others wait */
 	ZK_OPERATION_LEAKED,		/* do not free requests that list children */
 	ZK_ANSWER_LEAKED,			/* do not free the children that an answer has */
 	ZK_READS_NOT_AGAIN,			/* when a batch has failed, do not send again what

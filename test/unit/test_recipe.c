@@ -2208,9 +2208,9 @@ test_orphans_leave_room(void **state)
 	recipe_free(&recipe);
 }
 
-/* What is no contender is nobody's blocker, and is told once in a step. */
+/* What is no contender is nobody's blocker, and is reported once in a step. */
 static void
-test_stranger_is_told(void **state)
+test_stranger_is_reported(void **state)
 {
 	static const char *const strangers[] = {"leaves", OURS, "config", FIRST};
 	static const char *const only_ours[] = {OURS};
@@ -3644,7 +3644,7 @@ main(void)
 		cmocka_unit_test(test_refused_delete_is_retried),
 		cmocka_unit_test(test_orphan_is_deleted),
 		cmocka_unit_test(test_orphans_leave_room),
-		cmocka_unit_test(test_stranger_is_told),
+		cmocka_unit_test(test_stranger_is_reported),
 		cmocka_unit_test(test_directories_are_made),
 		cmocka_unit_test(test_directories_cannot_be_made),
 		cmocka_unit_test(test_directory_is_remembered),

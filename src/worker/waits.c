@@ -16,7 +16,7 @@
  * tuple locks neither: each process on a way waits, so none of them releases
  * anything meanwhile.
  *
- * Not told are waits for permits and for any of several slots.
+ * Not published are waits for permits and for any of several slots.
  *
  * The slots and the queues are read one after the other.  That is enough.  A
  * waiting backend acquires and releases nothing, and what identifies holds,

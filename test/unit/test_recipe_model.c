@@ -1681,7 +1681,8 @@ check_retaining(const Client *client)
 		int			ahead = node_at(recipe->predecessor, model->zxid);
 
 		model_check(client->asks_retained && client->reported_retained &&
-					recipe->retained_ahead && ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
+					recipe->retained_ahead && ahead >= 0 &&
+					is_marked(&model->nodes[ahead], model->zxid),
 					"who waits and is not queued has asked the owner");
 		for (int i = 0; i < scene->nclients; i++)
 			model_check(scene->clients[i].session.id != model->nodes[ahead].session ||

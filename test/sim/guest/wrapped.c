@@ -176,12 +176,12 @@ tell_of_cycle(Deadlocks *d, const char *part)
 {
 	const DeadlockEdge *const *edges;
 	int			n = deadlock_cycle(d, part, &edges);
-	SimEdge		told[DEADLOCK_CYCLE];
+	SimEdge		reported[DEADLOCK_CYCLE];
 	char		hash[DEADLOCK_HASH + 1];
 
 	strlcpy(hash, part, sizeof(hash));
 	for (int i = 0; i < n; i++)
-		told[i] = (SimEdge)
+		reported[i] = (SimEdge)
 	{
 		.teller = edges[i]->teller,.from = edges[i]->from.name,
 		.to = edges[i]->to.name,.keeper = edges[i]->keeper,
@@ -189,7 +189,7 @@ tell_of_cycle(Deadlocks *d, const char *part)
 	};
 	if (!looked)
 		check_blind_act(instance_number(sim_instance()));
-	check_cycle(instance_number(sim_instance()), hash, told, n);
+	check_cycle(instance_number(sim_instance()), hash, reported, n);
 }
 
 bool

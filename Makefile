@@ -89,7 +89,7 @@ help:
 	@echo "make images     the container image and compose.yaml, on bases of Debian: test/images/README.md"
 	@echo "make kubernetes CloudNativePG's image of the extension with PostgreSQL 18 of sid: test/matrix.md"
 	@echo "make site       the pages as a site, to build/site; a broken link fails"
-	@echo "make drawing    src/rooms.svg, the drawing of src/README.md, of src/rooms.dot"
+	@echo "make drawing    src/files.svg, the drawing of src/README.md, of src/files.dot"
 	@echo "make clean      remove what was built"
 
 test:
@@ -144,7 +144,7 @@ dist:
 
 drawing:
 	@bash -ec '. test/lib/env.sh; zk_need_packages graphviz; \
-		dot -Tsvg src/rooms.dot | sed "/^<g id=\"graph0\"/e cat src/rooms.css" >src/rooms.svg'
+		dot -Tsvg src/files.dot | sed "/^<g id=\"graph0\"/e cat src/files.css" >src/files.svg'
 
 site:
 	@bash -ec '. test/lib/env.sh; zk_need_packages furo python3-myst-parser python3-sphinx'

@@ -29,7 +29,7 @@ byte left = TTL;				/* ticks until entry->end_us */
 
 bool lease = true;				/* lease_read_ms() */
 bool lost;						/* the session has ended */
-bool told;						/* proc->lost: the instance knows */
+bool reported;					/* proc->lost: the instance knows */
 
 mtype = { OUT, USES, CHECKED };
 mtype claimer = USES;			/* the transaction of zk_claim() */
@@ -40,7 +40,7 @@ bool taker;						/* has the lock */
 bool waits;						/* the taker */
 
 #define OVER	(left == 0)		/* claim_is_over() */
-#define FOUND	(claim == LIVE && !told && !OVER)	/* lock_live() */
+#define FOUND	(claim == LIVE && !reported && !OVER)	/* lock_live() */
 
 /* slot->nholding == 0, or the slot of another session */
 #ifdef DROP_USE_KEEPS
@@ -60,7 +60,7 @@ bool waits;						/* the taker */
 #ifdef DROP_CHECK
 #define PASSES	true
 #else
-#define PASSES	(!told && lease)
+#define PASSES	(!reported && lease)
 #endif
 
 /* end_entry() */
@@ -74,7 +74,7 @@ inline end_entry()
 inline leave(u, also)
 {
 	if
-	:: claim == LIVE && !told && ((also) || (uses == 1 && OVER)) -> end_entry()
+	:: claim == LIVE && !reported && ((also) || (uses == 1 && OVER)) -> end_entry()
 	:: else
 	fi;
 	user[u] = OUT;
@@ -149,7 +149,7 @@ end:
 	/* zk_end_claim(): claim_end() */
 	:: atomic { FOUND -> end_entry() }
 	/* zk_cancel_holders(): claim_end_of(), slot_cancel_holders(); slots_retire() */
-	:: atomic { claim == LIVE && !told -> end_entry() }
+	:: atomic { claim == LIVE && !reported -> end_entry() }
 	od
 }
 
@@ -158,9 +158,9 @@ proctype Worker()
 {
 end:
 	do
-	:: atomic { claim == LIVE && told -> end_entry() }
+	:: atomic { claim == LIVE && reported -> end_entry() }
 	/* one that is in use is left to the last of its users */
-	:: atomic { claim == LIVE && !told && OVER && uses == 0 -> end_entry() }
+	:: atomic { claim == LIVE && !reported && OVER && uses == 0 -> end_entry() }
 	od
 }
 
@@ -175,7 +175,7 @@ end:
 	:: atomic { !lease && !lost -> lease = true; printf("ZooKeeper confirms the session\n") }
 	:: atomic { !lease && !lost -> lost = true; printf("the session ends\n") }
 	/* the loss of a lock: proc->lost */
-	:: atomic { lost && !told -> told = true; printf("the instance learns that the session has ended\n") }
+	:: atomic { lost && !reported -> reported = true; printf("the instance learns that the session has ended\n") }
 #endif
 	od
 }

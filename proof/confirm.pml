@@ -267,7 +267,7 @@ end:
 		read1[K(c, i)] = 0;
 		c = 0
 	}
-	/* what it confirmed is told no more by another one: not confirmed */
+	/* what it confirmed is published no more by another one: not confirmed */
 	:: atomic { confirmed[K(0, i)] && acting[i] == 0 &&
 			(text[0] != confirm0[K(0, i)] || text[1] != confirm1[K(0, i)]) ->
 		delete_confirm(0, i)

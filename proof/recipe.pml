@@ -49,7 +49,7 @@
 #endif
 #define NONE	255				/* no number */
 
-/* RecipeState; CANCELLING and ABANDONING are CREATE, REQUEUE, SEARCH, not wanted */
+/* RecipeState; CANCELING, ABANDONING are CREATE, REQUEUE, SEARCH, not wanted */
 #define IDLE	0
 #define MKDIR	1				/* ENTERING, with a mkdir ahead of the create */
 #define CREATE	2				/* ENTERING */
@@ -431,7 +431,7 @@ proctype Contender(byte c) ON_TRACE
 		printf("c%d gives up: sends a delete\n", c);
 		to(c, LEAVE)
 	}
-	/* CANCELLING, ABANDONING */
+	/* CANCELING, ABANDONING */
 	:: atomic { wanted[c] && (state[c] == CREATE || state[c] == MKDIR ||
 			state[c] == SEARCH || state[c] == REQUEUE) ->
 		wanted[c] = false;

@@ -57,7 +57,7 @@
 #define SILENCE_MS			1000
 
 /* How long to let backends that want any of several locks go ahead, in ms. */
-#define GIVE_WAY_MS			100
+#define REQUEUE_WAIT_MS		100
 
 /*
  * waiting_error_context
@@ -453,8 +453,8 @@ has_lost_one(void)
 
 /*
  * The second tier: take the slot, or have the worker queue for it and wait.
- * Returns the outcome of the wait; ZK_REQUEUE_TIER1 or ZK_GIVE_WAY mean that
- * both tiers must be repeated, ZK_LOST that the call must begin again.
+ * Returns the outcome of the wait; ZK_REQUEUE_TIER1 or ZK_REQUEUE_BEHIND mean
+ * that both tiers must be repeated, ZK_LOST that the call must begin again.
  *
  * If the instance has a contender in the other mode, give it up: we would wait
  * for it, and it for us, since we have the heavyweight lock and no backend of
@@ -687,10 +687,10 @@ requeue_tier1(const HeldLock *lock, SlotWait *wait)
  * want the lock any more, or another backend may have it.
  */
 static void
-give_way(const ZkProcLock *proc)
+wait_behind(const ZkProcLock *proc)
 {
 	static uint32 wait_event = 0;
-	int64		until = zk_now_ms() + GIVE_WAY_MS;
+	int64		until = zk_now_ms() + REQUEUE_WAIT_MS;
 	int64		left;
 
 	while (slot_call_ahead(proc) && (left = zk_time_left(until)) > 0)
@@ -709,7 +709,7 @@ acquire_lock(HeldLock *lock, const ZkRequest *request, SlotWait *wait,
 			 bool *tier1)
 {
 	ZkOutcome	outcome;
-	bool		gave_way = false;
+	bool		has_waited = false;
 
 	*tier1 = false;
 	outcome = want_slot(lock, request, wait);
@@ -720,18 +720,18 @@ acquire_lock(HeldLock *lock, const ZkRequest *request, SlotWait *wait,
 			return ZK_NOT_IN_TIME;
 		wait->tier1 = NULL;
 		outcome = take_slot(lock, wait);
-		if (outcome != ZK_REQUEUE_TIER1 && outcome != ZK_GIVE_WAY)
+		if (outcome != ZK_REQUEUE_TIER1 && outcome != ZK_REQUEUE_BEHIND)
 			break;
 		requeue_tier1(lock, wait);
 		*tier1 = false;
-		if (outcome == ZK_GIVE_WAY)
+		if (outcome == ZK_REQUEUE_BEHIND)
 		{
 			/* once, since a backend that only tries may be gone in a moment */
-			if (wait->immediate && gave_way)
+			if (wait->immediate && has_waited)
 				return ZK_NOT_IN_TIME;
-			gave_way = true;
+			has_waited = true;
 			wait->queued = !wait->immediate;
-			give_way(lock->proc);
+			wait_behind(lock->proc);
 		}
 		outcome = ZK_PENDING;
 	}

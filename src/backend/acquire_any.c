@@ -21,8 +21,8 @@
  * a backend that queues for it, but came later than one that wants any of
  * several locks.  The later backend finds that when it looks at the slot
  * (is_behind_any), releases the heavyweight lock, wakes the earlier one, and
- * queues again when that one has the lock (ZK_GIVE_WAY).  Of several backends
- * that want any, the first gets the lock.
+ * queues again when that one has the lock (ZK_REQUEUE_BEHIND).  Of several
+ * backends that want any, the first gets the lock.
  *
  * Tier 2.  All contenders that are needed are asked for in one step (take.c).
  * While it waits the

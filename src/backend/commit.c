@@ -509,9 +509,9 @@ warn_of_lost_holds(void)
 
 	while ((lock = holds_next(lock)) != NULL)
 	{
-		if (slot_begin_commit(lock->proc) || lock->loss_told)
+		if (slot_begin_commit(lock->proc) || lock->loss_reported)
 			continue;
-		lock->loss_told = true;
+		lock->loss_reported = true;
 		ereport(WARNING,
 				(errmsg("lock \"%s\" has been lost while the command was running",
 						key_name(&lock->key)),

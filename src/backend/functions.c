@@ -310,7 +310,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 		case ZK_UNPROVED:
 		case ZK_QUEUED:
 		case ZK_REQUEUE_TIER1:
-		case ZK_GIVE_WAY:
+		case ZK_REQUEUE_BEHIND:
 		case ZK_ACQUIRED:
 			Assert(false);
 			break;

@@ -404,7 +404,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 		lock->permits = permits;
 		lock->claim = -1;
 		lock->uses_claim = false;
-		lock->loss_told = false;
+		lock->loss_reported = false;
 		key_path(key, path);
 		heavyweight_set(&lock->heavyweight, key, path,
 						kind == ZNODE_READER || kind == ZNODE_PERMIT ?

@@ -41,7 +41,7 @@ typedef struct HeldLock
 	Heavyweight heavyweight;
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */
-	bool		loss_told;		/* a WARNING has reported the loss */
+	bool		loss_reported;	/* a WARNING has reported the loss */
 	int			claim;			/* of claim_reserve(), what it becomes at
 								 * COMMIT; or -1 */
 	bool		uses_claim;		/* the slot is held beside a claim */

@@ -11,12 +11,13 @@
  * it elsewhere.
  *
  *	H -> S	H is held by a process that works for S and waits for it, or by one
- *			whose way ends there.  Told by that process's instance.
- *	H -> S*	The same, of S itself, while it is in a foreign statement.  Told by
- *			the instance of S, as are the next two.
+ *			whose way ends there.  Published by that process's instance.
+ *	H -> S*	The same, of S itself, while it is in a foreign statement.
+ *			Published by the instance of S, as are the next two.
  *	S -> S*	S is in a foreign statement.
  *	S -> W	S waits for W, by whatever way.
- *	S* -> W	What works for S waits for W.  Told by its instance, as the next.
+ *	S* -> W	What works for S waits for W.  Published by its instance, as the
+ *			next.
  *	S* -> T, S* -> T*, S -> T
  *			The same, where the way ends at another session.
  *
@@ -24,11 +25,12 @@
  * an edge that the instance of S tells of its own session, so a client that
  * pretends to work for S cannot make another session fail.
  *
- *	1	Tell.  Each instance writes all its edges into texts of its own,
+ *	1	Publish.  Each instance writes all its edges into texts of its own,
  *		ephemeral children of %waits; new ones seldom, ended ones at once and
  *		ahead of the delete of the contender.
- *	2	Look.  It reads the texts of all when it has told something new, when a
- *		child of %waits appears, and now and then while it tells something.
+ *	2	Look.  It reads the texts of all when it has published something new,
+ *		when a child of %waits appears, and now and then while it publishes
+ *		something.
  *	3	Confirm.  It searches for the first cycle, in the order that all have,
  *		with an edge of its own.  If a scan that began behind the look has its
  *		own edges of that, it creates %waits/<hash of the cycle>.<id>, and
@@ -39,10 +41,10 @@
  *		confirms of all cycles with these, and creates ended.<hash>.<id>.
  *
  * What is ended was a deadlock.  An instance confirms when it has read all
- * edges of the cycle: each had been told before the first scan that confirmed,
- * and was found again behind it.  An identity is not used twice, so at that
- * moment all edges were there.  A deadlock does not end by itself, but by a
- * cancel or a timeout: then a member deletes its confirm ahead of its
+ * edges of the cycle: each had been published before the first scan that
+ * confirmed, and was found again behind it.  An identity is not used twice, so
+ * at that moment all edges were there.  A deadlock does not end by itself, but
+ * by a cancel or a timeout: then a member deletes its confirm ahead of its
  * contender, and the act fails, or was ahead of that.  A W that was queued
  * stays so: the H in its way is not released, and the writer between two
  * readers is checked.
@@ -51,16 +53,16 @@
  * all confirms of the victim's instance that have them, so that no act behind
  * it can count on them.
  *
- * A deadlock that lasts is ended.  The last of its edges is told when all
- * others are; whoever told it looks behind that write, finds the cycle or an
- * earlier one, and its confirm has all others look.  Two who prefer different
- * cycles confirm both in the end: a confirm stays when its time has passed,
- * and the next one in the order is confirmed besides.
+ * A deadlock that lasts is ended.  The last of its edges is published when
+ * all others are; whoever published it looks behind that write, finds the
+ * cycle or an earlier one, and its confirm has all others look.  Two who
+ * prefer different cycles confirm both in the end: a confirm stays when its
+ * time has passed, and the next one in the order is confirmed besides.
  *
  * An answer may be lost with the connection.  Then %waits is listed behind a
- * barrier, and ended.<hash> tells whether an act was done.  All that was told
- * is deleted, and told again.  A new worker knows of no act: if the victim still
- * waits, the deadlock is found again.
+ * barrier, and ended.<hash> tells whether an act was done.  All that was
+ * published is deleted, and published again.  A new worker knows of no act: if
+ * the victim still waits, the deadlock is found again.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -862,14 +864,14 @@ deadlock_search(const DeadlockEdge *const *edges, int nedges, const char *id,
  *-------------------------------------------------------------------------
  */
 
-/* An edge of our own that is told. */
-typedef struct Told
+/* An edge of our own that is published. */
+typedef struct OwnEdge
 {
 	DeadlockEdge *edge;
 	int			text;
 	bool		acted;			/* the act that is under way removes it */
 	bool		gone;			/* the same, and it has ended */
-} Told;
+} OwnEdge;
 
 /* A text of our own. */
 typedef struct OwnText
@@ -962,8 +964,8 @@ struct Deadlocks
 	bool		watched;		/* the children of the directory are */
 	Record	   *acting;			/* the act of this is under way */
 
-	Told	   *told;			/* in the order of edges */
-	int			ntold;
+	OwnEdge    *own;			/* in the order of edges */
+	int			nown;
 	OwnText		texts[DEADLOCK_TEXTS];
 	int			nwriting;		/* writes of new edges that are not answered */
 	Record	  **records;
@@ -1327,7 +1329,7 @@ sweep(Deadlocks *d)
 	d->nrecords = n;
 }
 
-/* An edge of ours is told no more: retract what confirms it. */
+/* An edge of ours is published no more: retract what confirms it. */
 static void
 edge_ended(Deadlocks *d, const DeadlockEdge *edge, int64_t now)
 {
@@ -1336,25 +1338,25 @@ edge_ended(Deadlocks *d, const DeadlockEdge *edge, int64_t now)
 			step(d, d->records[i], DEADLOCK_CHANGED, now);
 }
 
-/* Telling: our texts. */
+/* Publishing: our texts. */
 
 static bool
-is_written(const Told *told, int text)
+is_written(const OwnEdge *own, int text)
 {
-	return told->text == text && !told->acted && !told->gone;
+	return own->text == text && !own->acted && !own->gone;
 }
 
 static char *
 render(Deadlocks *d, int text)
 {
 	const DeadlockEdge **edges =
-		memory_alloc((size_t) d->ntold * sizeof(*edges));
+		memory_alloc((size_t) d->nown * sizeof(*edges));
 	char	   *data = memory_alloc(DEADLOCK_TEXT_BYTES + 1);
 	int			n = 0;
 
-	for (int i = 0; i < d->ntold; i++)
-		if (is_written(&d->told[i], text))
-			edges[n++] = d->told[i].edge;
+	for (int i = 0; i < d->nown; i++)
+		if (is_written(&d->own[i], text))
+			edges[n++] = d->own[i].edge;
 	sort(edges, n, sizeof(*edges), compare_for_text);
 	d->texts[text].nedges = n;
 	d->texts[text].bytes = deadlock_write(d->instance, edges, n, data,
@@ -1401,73 +1403,75 @@ write_dirty(Deadlocks *d, int64_t now)
 }
 
 static void
-remove_told(Deadlocks *d, bool (*which) (const Told *told, uint64_t arg),
+remove_own(Deadlocks *d, bool (*which) (const OwnEdge *own, uint64_t arg),
 			uint64_t arg, int64_t now)
 {
 	int			n = 0;
 
-	for (int i = 0; i < d->ntold; i++)
+	for (int i = 0; i < d->nown; i++)
 	{
-		Told		told = d->told[i];
+		OwnEdge		own = d->own[i];
 
-		if (which(&told, arg))
+		if (which(&own, arg))
 		{
-			d->texts[told.text].dirty = true;
-			if (!told.gone)
-				edge_ended(d, told.edge, now);
-			if (!told.acted)
+			d->texts[own.text].dirty = true;
+			if (!own.gone)
+				edge_ended(d, own.edge, now);
+			if (!own.acted)
 			{
-				free(told.edge);
+				free(own.edge);
 				continue;
 			}
-			told.gone = true;
+			own.gone = true;
 		}
-		d->told[n++] = told;
+		d->own[n++] = own;
 	}
-	d->ntold = n;
+	d->nown = n;
 }
 
 static bool
-is_of_generation(const Told *told, uint64_t generation)
+is_of_generation(const OwnEdge *own, uint64_t generation)
 {
-	return told->edge->from.generation == generation ||
-		told->edge->to.generation == generation;
+	return own->edge->from.generation == generation ||
+		own->edge->to.generation == generation;
 }
 
 static bool
-is_in_text(const Told *told, uint64_t text)
+is_in_text(const OwnEdge *own, uint64_t text)
 {
-	return told->text == (int) text;
+	return own->text == (int) text;
 }
 
 static bool
-is_gone(const Told *told, uint64_t arg)
+is_gone(const OwnEdge *own, uint64_t arg)
 {
 	(void) arg;
-	return told->gone;
+	return own->gone;
 }
 
 static int
-compare_told(const void *a, const void *b)
+compare_own(const void *a, const void *b)
 {
-	return compare_edges(((const Told *) a)->edge, ((const Told *) b)->edge);
+	return compare_edges(((const OwnEdge *) a)->edge,
+						 ((const OwnEdge *) b)->edge);
 }
 
 static int
-compare_told_ends(const void *a, const void *b)
+compare_own_ends(const void *a, const void *b)
 {
-	return compare_ends(((const Told *) a)->edge, ((const Told *) b)->edge);
+	return compare_ends(((const OwnEdge *) a)->edge,
+						((const OwnEdge *) b)->edge);
 }
 
-/* That edge if it is told, or any with its ends. */
-static Told *
-find_told(const Deadlocks *d, const DeadlockEdge *edge, bool exactly)
+/* That edge if it is published, or any with its ends. */
+static OwnEdge *
+find_own(const Deadlocks *d, const DeadlockEdge *edge, bool exactly)
 {
-	Told		key = {.edge = (DeadlockEdge *) (uintptr_t) edge};
+	OwnEdge		key = {.edge = (DeadlockEdge *) (uintptr_t) edge};
 
-	return d->ntold == 0 ? NULL :
-		bsearch(&key, d->told, (size_t) d->ntold, sizeof(Told),
-				exactly ? compare_told : compare_told_ends);
+	return d->nown == 0 ? NULL :
+		bsearch(&key, d->own, (size_t) d->nown, sizeof(OwnEdge),
+				exactly ? compare_own : compare_own_ends);
 }
 
 /* The next line of a text has this many bytes at most. */
@@ -1506,9 +1510,9 @@ place(Deadlocks *d, const DeadlockEdge *edge, const DeadlockEdge *last,
 			continue;
 		text->bytes += bytes;
 		text->dirty = true;
-		d->told = memory_grow(d->told, d->ntold, sizeof(Told));
-		d->told[d->ntold].edge = copy_edge(edge, edge->keeper);
-		d->told[d->ntold++].text = i;
+		d->own = memory_grow(d->own, d->nown, sizeof(OwnEdge));
+		d->own[d->nown].edge = copy_edge(edge, edge->keeper);
+		d->own[d->nown++].text = i;
 		*last_text = i;
 		return true;
 	}
@@ -1524,9 +1528,9 @@ is_creating(const Deadlocks *d)
 	return false;
 }
 
-/* Tell the edges that are not told: seldom, all at a time. */
+/* Publish the edges that are not: seldom, all at a time. */
 static void
-tell_new(Deadlocks *d, const DeadlockEdge **new, int n, int64_t now)
+publish_new(Deadlocks *d, const DeadlockEdge **new, int n, int64_t now)
 {
 	const DeadlockEdge *last = NULL;
 	int64_t		pause = 10 * MS * d->ninstances;
@@ -1547,7 +1551,7 @@ tell_new(Deadlocks *d, const DeadlockEdge **new, int n, int64_t now)
 		else
 			last = new[i];
 	}
-	sort(d->told, d->ntold, sizeof(Told), compare_told);
+	sort(d->own, d->nown, sizeof(OwnEdge), compare_own);
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
 		if (d->texts[i].dirty)
 		{
@@ -1581,7 +1585,7 @@ end_look(Deadlocks *d)
 static void
 look(Deadlocks *d)
 {
-	if (!d->loaded || (d->ntold == 0 && d->nrecords == 0))
+	if (!d->loaded || (d->nown == 0 && d->nrecords == 0))
 		return;
 	if (d->look != LOOK_NONE)
 	{
@@ -1743,8 +1747,8 @@ enter_cycle(Deadlocks *d, const DeadlockEdge *const *edges, int nedges,
 }
 
 /*
- * Which edges does a look have?  Of our own those that are told and were found
- * by the scan.  Returns them, sorted, and their number.
+ * Which edges does a look have?  Of our own those that are published and were
+ * found by the scan.  Returns them, sorted, and their number.
  */
 static const DeadlockEdge **
 gather(Deadlocks *d, int *n)
@@ -1760,11 +1764,11 @@ gather(Deadlocks *d, int *n)
 
 			if (strcmp(edge->teller, d->id) == 0)
 			{
-				const Told *told = find_told(d, edge, true);
+				const OwnEdge *own = find_own(d, edge, true);
 
-				if (told == NULL || told->acted)
+				if (own == NULL || own->acted)
 					continue;
-				edge = told->edge;
+				edge = own->edge;
 			}
 			edges[(*n)++] = edge;
 		}
@@ -1774,8 +1778,8 @@ gather(Deadlocks *d, int *n)
 }
 
 /*
- * Are the edges of a cycle still told?  The writers that keep its readers may
- * be others than before.
+ * Are the edges of a cycle still published?  The writers that keep its readers
+ * may be others than before.
  */
 static bool
 refresh(Cycle *cycle, const DeadlockEdge **edges, int nedges)
@@ -1818,7 +1822,7 @@ has_all_confirms(const Deadlocks *d, const Cycle *cycle)
 	return true;
 }
 
-/* May we act on a cycle, of whose edges all are told? */
+/* May we act on a cycle, of whose edges all are published? */
 static bool
 may_act(const Deadlocks *d, const Record *record)
 {
@@ -1830,7 +1834,7 @@ may_act(const Deadlocks *d, const Record *record)
 		(has_all_confirms(d, cycle) || ZK_MUTATED(ZK_CYCLE_UNCONFIRMED));
 }
 
-/* A scan behind a look: our own edges are as "told" says. */
+/* A scan behind a look: our own edges are as "own" says. */
 static void
 judge(Deadlocks *d, int64_t now)
 {
@@ -1921,8 +1925,8 @@ send_checks(Deadlocks *d, const Cycle *cycle)
 static bool
 has_acted_edge(const Deadlocks *d, const Cycle *cycle)
 {
-	for (int i = 0; i < d->ntold; i++)
-		if (d->told[i].acted && has_edge(cycle, d->told[i].edge))
+	for (int i = 0; i < d->nown; i++)
+		if (d->own[i].acted && has_edge(cycle, d->own[i].edge))
 			return true;
 	return false;
 }
@@ -1936,11 +1940,11 @@ send_act(Deadlocks *d, Record *record)
 
 	d->acting = record;
 	d->group++;
-	for (int i = 0; i < d->ntold; i++)
-		if (compare_vertices(&d->told[i].edge->to, &victim->to) == 0)
+	for (int i = 0; i < d->nown; i++)
+		if (compare_vertices(&d->own[i].edge->to, &victim->to) == 0)
 		{
-			d->told[i].acted = true;
-			d->texts[d->told[i].text].acted = true;
+			d->own[i].acted = true;
+			d->texts[d->own[i].text].acted = true;
 		}
 	send_checks(d, record->cycle);
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
@@ -1967,7 +1971,7 @@ send_act(Deadlocks *d, Record *record)
 					 ended_name(record->cycle->hash, d->id, name), FOR_ACT);
 }
 
-/* The act was carried out: nothing of the victim is told any more. */
+/* The act was carried out: nothing of the victim is published any more. */
 static void
 act_done(Deadlocks *d, Record *record, int64_t now)
 {
@@ -1975,15 +1979,15 @@ act_done(Deadlocks *d, Record *record, int64_t now)
 		if (has_acted_edge(d, d->records[i]->cycle))
 			d->records[i]->confirm = false;
 	step(d, record, DEADLOCK_DONE, now);
-	for (int i = 0; i < d->ntold; i++)
-		if (d->told[i].acted)
+	for (int i = 0; i < d->nown; i++)
+		if (d->own[i].acted)
 		{
-			d->told[i].acted = false;
-			if (!d->told[i].gone)
-				edge_ended(d, d->told[i].edge, now);
-			d->told[i].gone = true;
+			d->own[i].acted = false;
+			if (!d->own[i].gone)
+				edge_ended(d, d->own[i].edge, now);
+			d->own[i].gone = true;
 		}
-	remove_told(d, is_gone, 0, now);
+	remove_own(d, is_gone, 0, now);
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
 		d->texts[i].dirty = d->texts[i].acted = false;
 	d->look_at = now;
@@ -1993,8 +1997,8 @@ act_done(Deadlocks *d, Record *record, int64_t now)
 static void
 act_failed(Deadlocks *d, Record *record, int64_t now)
 {
-	for (int i = 0; i < d->ntold; i++)
-		d->told[i].acted = false;
+	for (int i = 0; i < d->nown; i++)
+		d->own[i].acted = false;
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
 		if (d->texts[i].acted)
 		{
@@ -2003,7 +2007,7 @@ act_failed(Deadlocks *d, Record *record, int64_t now)
 			d->texts[i].dirty = true;
 		}
 	step(d, record, DEADLOCK_FAILED, now);
-	remove_told(d, is_gone, 0, now);
+	remove_own(d, is_gone, 0, now);
 	write_dirty(d, now);
 	due(&d->look_at, now + 50 * MS);
 }
@@ -2079,9 +2083,9 @@ forget_connection(Deadlocks *d)
 		d->pending[i].node = NULL;
 		d->pending[i].purpose = FOR_BEFORE;
 	}
-	for (int i = 0; i < d->ntold; i++)
-		free(d->told[i].edge);
-	d->ntold = 0;
+	for (int i = 0; i < d->nown; i++)
+		free(d->own[i].edge);
+	d->nown = 0;
 	for (int i = 0; i < DEADLOCK_TEXTS; i++)
 		free(d->texts[i].node);
 	memset(d->texts, 0, sizeof(d->texts));
@@ -2107,7 +2111,7 @@ deadlock_free(Deadlocks *d)
 	free_cycle(d->shown);
 	free(d->outcomes);
 	free(d->records);
-	free(d->told);
+	free(d->own);
 	free(d->pending);
 	free(d->sent);
 	free(d->dir);
@@ -2161,9 +2165,10 @@ load(Deadlocks *d)
  * deadlock_connect
  *		There is a connection, of the session of before or of another one.
  *
- * Nothing is told before all of ours is deleted; our confirms are at once, ahead
- * of the deletes of contenders.  What was sent before and is not answered may
- * still create some of it: it is listed behind the last such answer.
+ * Nothing is published before all of ours is deleted; our confirms are at
+ * once, ahead of the deletes of contenders.  What was sent before and is not
+ * answered may still create some of it: it is listed behind the last such
+ * answer.
  */
 void
 deadlock_connect(Deadlocks *d, int64_t now)
@@ -2239,7 +2244,7 @@ on_written(Deadlocks *d, const RequestAnswer *answer, const Pending *pending,
 	{
 		if (answer->result == REQUEST_REFUSED)
 			complain(d, DEADLOCK_REFUSED);
-		remove_told(d, is_in_text, (uint64_t) pending->text, now);
+		remove_own(d, is_in_text, (uint64_t) pending->text, now);
 		free(text->node);
 		memset(text, 0, sizeof(*text));
 		due(&d->scan_at, d->write_at);
@@ -2331,36 +2336,36 @@ compare_own_edges(const void *a, const void *b)
 	return compare_edges(a, b);
 }
 
-/* What is told and was not found has ended; a keeper may be another one. */
+/* What is published, but not found, has ended; a keeper may be another. */
 static void
 compare_with_scan(Deadlocks *d, const DeadlockEdge *found, int nfound,
 				  int64_t now)
 {
-	for (int i = 0; i < d->ntold; i++)
+	for (int i = 0; i < d->nown; i++)
 	{
-		Told	   *told = &d->told[i];
+		OwnEdge    *own = &d->own[i];
 		const DeadlockEdge *edge = nfound == 0 ? NULL :
-			bsearch(told->edge, found, (size_t) nfound, sizeof(*found),
+			bsearch(own->edge, found, (size_t) nfound, sizeof(*found),
 					compare_own_edges);
 
-		if (edge == NULL && !told->gone && !ZK_MUTATED(ZK_CYCLE_NO_RESCAN))
+		if (edge == NULL && !own->gone && !ZK_MUTATED(ZK_CYCLE_NO_RESCAN))
 		{
-			told->gone = true;
-			d->texts[told->text].dirty = true;
-			edge_ended(d, told->edge, now);
+			own->gone = true;
+			d->texts[own->text].dirty = true;
+			edge_ended(d, own->edge, now);
 		}
 		else if (edge != NULL && strcmp(edge->keeper ? edge->keeper : "",
-										told->edge->keeper ?
-										told->edge->keeper : "") != 0)
+										own->edge->keeper ?
+										own->edge->keeper : "") != 0)
 		{
-			DeadlockEdge *copy = copy_edge(told->edge, edge->keeper);
+			DeadlockEdge *copy = copy_edge(own->edge, edge->keeper);
 
-			free(told->edge);
-			told->edge = copy;
-			d->texts[told->text].dirty = true;
+			free(own->edge);
+			own->edge = copy;
+			d->texts[own->text].dirty = true;
 		}
 	}
-	remove_told(d, is_gone, 0, now);
+	remove_own(d, is_gone, 0, now);
 	write_dirty(d, now);
 }
 
@@ -2393,11 +2398,11 @@ deadlock_scanned(Deadlocks *d, const DeadlockScan *scan, int64_t now)
 	if (d->look == LOOK_READ)
 		judge(d, now);
 	for (int i = 0; i < scan->nedges; i++)
-		if (find_told(d, &found[i], false) == NULL &&
+		if (find_own(d, &found[i], false) == NULL &&
 			(i == 0 || compare_ends(&found[i - 1], &found[i]) != 0))
 			new[n++] = &found[i];
 	if (!scan->listing)
-		tell_new(d, new, n, now);
+		publish_new(d, new, n, now);
 	for (int i = 0; i < d->nrecords; i++)
 		if (is_confirmed(d->records[i]))
 			due(&d->scan_at, now + d->timeout / 4);
@@ -2417,7 +2422,7 @@ deadlock_over(Deadlocks *d, uint64_t generation, int64_t now)
 {
 	if (!d->loaded || ZK_MUTATED(ZK_CYCLE_ENDS_LATE))
 		return;
-	remove_told(d, is_of_generation, generation, now);
+	remove_own(d, is_of_generation, generation, now);
 	write_dirty(d, now);
 	sweep(d);
 }
@@ -2454,7 +2459,7 @@ deadlock_tick(Deadlocks *d, int64_t now)
 	}
 	if (d->look_at <= now)
 	{
-		d->look_at = d->ntold > 0 || d->nrecords > 0 ? now + 5 * d->timeout :
+		d->look_at = d->nown > 0 || d->nrecords > 0 ? now + 5 * d->timeout :
 			NEVER;
 		look(d);
 	}

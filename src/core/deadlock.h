@@ -152,7 +152,8 @@ typedef struct DeadlockEdge
 
 /*
  * What a scan has found, at one moment.  If several ways lead from one lock to
- * one wait, each is an edge: that which is told counts as long as it is there.
+ * one wait, each is an edge: that which is published counts as long
+ * as it is there.
  */
 typedef struct DeadlockScan
 {

@@ -9,8 +9,8 @@
  * need memory.
  *
  * palloc() would not do: what a state machine keeps from step to step must not
- * be in the caller's memory context, which the worker resets in each turn of
- * its loop.
+ * be in the caller's memory context, which the worker resets in each
+ * iteration of its loop.
  *
  * Copyright (c) 2026, zklock developers
  *

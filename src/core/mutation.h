@@ -100,7 +100,7 @@ typedef enum ZkMutation
 								 * on the next */
 	ZK_QUANTUM_FORGOTTEN,		/* hand a contended lock on for as long as somebody
 								 * takes it */
-	ZK_CONTENTION_UNHEARD,		/* do not note that others wait */
+	ZK_CONTENTION_IGNORED,		/* do not note that others wait */
 	ZK_OPERATION_LEAKED,		/* do not free requests that list children */
 	ZK_ANSWER_LEAKED,			/* do not free the children that an answer has */
 	ZK_READS_NOT_AGAIN,			/* when a batch has failed, do not send again what
@@ -113,16 +113,17 @@ typedef enum ZkMutation
 	ZK_CYCLE_AHEAD_FAILS,		/* a victim that is only ahead of a member */
 	ZK_CYCLE_LOCAL_ORDER,		/* each instance has an order of its own */
 	ZK_CYCLE_GIVES_UP,			/* a confirm goes when its time has passed */
-	ZK_CYCLE_WRITES_AT_ONCE,	/* new edges are told at any time */
+	ZK_CYCLE_WRITES_AT_ONCE,	/* new edges are published at any time */
 	ZK_CYCLE_UNCONFIRMED,		/* act without the confirms of all */
 	ZK_CYCLE_ACT_UNCHECKED,		/* do not check them in the act */
 	ZK_CYCLE_KEEPER_UNCHECKED,	/* nor the writers that keep readers */
 	ZK_CYCLE_LEFTOVERS_STAY,	/* leave there what the worker before has
 								 * left */
 	ZK_CYCLE_LOOKS_AHEAD,		/* do not look behind our own write */
-	ZK_CYCLE_NO_RESCAN,			/* what was told is taken to be there still */
-	ZK_CYCLE_ENDS_LATE,			/* it is told at the next scan that an edge
-								 * has ended */
+	ZK_CYCLE_NO_RESCAN,			/* what was published is taken to be
+								 * there still */
+	ZK_CYCLE_ENDS_LATE,			/* it is published at the next scan that an
+								 * edge has ended */
 	ZK_CYCLE_SOUGHT_IS_DONE,	/* take an act without an answer to be done */
 	ZK_CYCLE_SECOND_VICTIM		/* fail other members of ours along with the
 								 * victim */

@@ -432,15 +432,15 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 }
 
 /*
- * slot_set_unheard
+ * slot_set_unwatched
  *		The worker no longer hears when another contender comes to stand behind
  *		ours.
  */
 void
-slot_set_unheard(ZkSlot *slot)
+slot_set_unwatched(ZkSlot *slot)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
-	turn_unheard(&slot->turn);
+	turn_unwatched(&slot->turn);
 	slot_unlock(slot);
 }
 
@@ -460,7 +460,7 @@ slot_set_contended(ZkSlot *slot)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	was_retained = slot->turn.idle == TURN_RETAINED;
-	if (!ZK_MUTATED(ZK_CONTENTION_UNHEARD) &&
+	if (!ZK_MUTATED(ZK_CONTENTION_IGNORED) &&
 		turn_contended(&slot->turn, slot->state == ZK_SLOT_IDLE,
 					   slot_has_taker(slot), slot->nwanting,
 					   zk_now_us()) == TURN_GIVE_UP)

@@ -24,7 +24,7 @@ typedef enum ZkOutcome
 	/* it starts over */
 	ZK_REQUEUE_TIER1,			/* call slot_requeue_tier1(), and wait in tier
 								 * 1 */
-	ZK_GIVE_WAY,				/* the same, once slot_call_ahead() is false */
+	ZK_REQUEUE_BEHIND,			/* the same, once slot_call_ahead() is false */
 
 	/* it is over */
 	ZK_ACQUIRED,

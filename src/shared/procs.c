@@ -160,10 +160,10 @@ ZkProcLock *
 proc_new(void)
 {
 	ZkProcLock *proc;
-	RemoteSession employer;
+	RemoteSession origin;
 
 	if (!pool->remote_seen &&
-		remote_of_application(application_name, &employer))
+		remote_of_application(application_name, &origin))
 		pool->remote_seen = true;
 	SpinLockAcquire(&pool->lock);
 	proc = pool->free;

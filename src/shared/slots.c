@@ -36,7 +36,7 @@
  *	requeued		by the worker, before it sends the delete, if a backend
  *					waits for another contender: the delete and that one's
  *					create go in one step
- *	gone			told by the worker: our contender is deleted, or expired
+ *	gone			the worker says so: our contender is deleted, or expired
  *					with its session; *: WANTED if a backend waits for another
  *					one.  The holders, if there are any, have lost the lock,
  *					and are marked so.

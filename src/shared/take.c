@@ -536,7 +536,8 @@ take_refusal(ZkSlot *slot, ZkResult *result)
 }
 
 /*
- * slot_take() under the partition lock, held exclusively; never ZK_GIVE_WAY.
+ * slot_take() under the partition lock, held exclusively; never
+ * ZK_REQUEUE_BEHIND.
  */
 static ZkOutcome
 try_take(ZkProcLock *proc, int permits, ZkResult *result)
@@ -596,7 +597,8 @@ try_take(ZkProcLock *proc, int permits, ZkResult *result)
  * broadcast when another try is worthwhile.  ZK_DENIED, which is reported
  * once, and ZK_DEADLOCKED fill in *result.  After ZK_REQUEUE_TIER1 the caller
  * waits for the heavyweight lock again, at the end of its queue.  So it does
- * after ZK_GIVE_WAY, once a backend that came before it has got the lock.
+ * after ZK_REQUEUE_BEHIND, once a backend that came before it has got the
+ * lock.
  */
 ZkOutcome
 slot_take(ZkProcLock *proc, int permits, ZkResult *result)
@@ -604,7 +606,7 @@ slot_take(ZkProcLock *proc, int permits, ZkResult *result)
 	ZkOutcome	outcome;
 
 	slot_lock(proc->slot, LW_EXCLUSIVE);
-	outcome = is_behind_any(proc) ? ZK_GIVE_WAY :
+	outcome = is_behind_any(proc) ? ZK_REQUEUE_BEHIND :
 		try_take(proc, permits, result);
 	slot_unlock(proc->slot);
 	return outcome;

@@ -71,7 +71,7 @@
 /* How long a backend may take to requeue in tier 1 before the next scan. */
 #define REQUEUE_TIER1_MS	20
 
-/* How long to wait until queues are listed before new edges are told. */
+/* How long to wait until queues are listed before new edges are published. */
 #define LISTING_MS			200
 
 /* A read that is out. */

@@ -65,35 +65,36 @@ may_wait_remotely(const PGPROC *proc)
 }
 
 /*
- * Does this session work for one of another instance?  If so, fills in that.
+ * Has this session an origin, one of another instance that it works for?  If
+ * so, fills in that.
  */
 static bool
-works_for(const PgBackendStatus *status, RemoteSession *session)
+read_origin(const PgBackendStatus *status, RemoteSession *origin)
 {
 	return status->st_backendType == B_BACKEND && status->st_appname &&
-		remote_of_application(status->st_appname, session) &&
-		strcmp(session->cluster_name, cluster_name) != 0;
+		remote_of_application(status->st_appname, origin) &&
+		strcmp(origin->cluster_name, cluster_name) != 0;
 }
 
 /*
- * Does any session work for one of another instance?
+ * Has any session an origin?
  *
  * That matters only if it holds a lock.  So the status of all sessions is not
- * copied as long as no session that works for another has ever wanted one.
+ * copied as long as no session that has an origin has ever wanted one.
  */
 static bool
-any_session_works(void)
+any_has_origin(void)
 {
-	RemoteSession session;
-	bool		works = false;
+	RemoteSession origin;
+	bool		found = false;
 
 	if (!procs_remote_seen())
 		return false;
 	pgstat_clear_backend_activity_snapshot();
-	for (int i = pgstat_fetch_stat_numbackends(); i > 0 && !works; i--)
-		works = works_for(&ZkLocalBackendStatus(i)->backendStatus, &session);
+	for (int i = pgstat_fetch_stat_numbackends(); i > 0 && !found; i--)
+		found = read_origin(&ZkLocalBackendStatus(i)->backendStatus, &origin);
 	pgstat_clear_backend_activity_snapshot();
-	return works;
+	return found;
 }
 
 /*
@@ -113,7 +114,7 @@ foreign_may_matter(void)
 		if (proc->pid != 0 && may_wait_remotely(proc))
 			return true;
 	}
-	return any_session_works();
+	return any_has_origin();
 }
 
 /* Fill in by which name others may know a session of ours. */
@@ -133,19 +134,19 @@ set_name(ForeignSession *session, TimestampTz start)
 static void
 add_session(const PgBackendStatus *status, bool set)
 {
-	RemoteSession employer;
-	bool		works = works_for(status, &employer);
+	RemoteSession origin;
+	bool		has_origin = read_origin(status, &origin);
 	ForeignSession *session;
 
-	if (status->st_backendType != B_BACKEND || (!works && !set))
+	if (status->st_backendType != B_BACKEND || (!has_origin && !set))
 		return;
 	session = hash_search(sessions, &status->st_procpid, HASH_ENTER, NULL);
 	memset(session, 0, sizeof(*session));
 	session->pid = status->st_procpid;
 	session->start = (uint64) status->st_proc_start_timestamp;
-	if (works)
-		remote_write(&employer, session->employer);
-	if (works && status->st_state == STATE_IDLEINTRANSACTION)
+	if (has_origin)
+		remote_write(&origin, session->origin);
+	if (has_origin && status->st_state == STATE_IDLEINTRANSACTION)
 		session->idle = (uint64) status->st_state_start_timestamp;
 	if (!set)
 		return;

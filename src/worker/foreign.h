@@ -27,8 +27,8 @@ typedef struct ForeignSession
 	uint64		statement;		/* when its statement on a foreign server
 								 * began; 0: it is in none, or not for long
 								 * enough */
-	char		employer[REMOTE_NAME_SIZE]; /* the session of another instance
-											 * that it works for, or "" */
+	char		origin[REMOTE_NAME_SIZE]; /* the session of another instance
+										   * that it works for, or "" */
 	uint64		idle;			/* since when it is idle in a transaction
 								 * there; 0: it is not, or not for long
 								 * enough */

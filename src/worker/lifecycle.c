@@ -195,7 +195,7 @@ handle_sigterm(int signo pg_attribute_unused(), siginfo_t *info,
 	errno = save_errno;
 }
 
-/* Let SIGTERM end the worker in lifecycle_begin_turn(). */
+/* Let SIGTERM end the worker in lifecycle_begin_iteration(). */
 void
 lifecycle_handle_sigterm(void)
 {
@@ -814,8 +814,8 @@ check_chroot(void)
 /*
  * Schedule the next check while the session is to end but still in use.
  *
- * This is done at the end of a turn, so that a drain leaves the slots' locks
- * alone for a while however long the turn took.
+ * This is done at the end of an iteration, so that a drain leaves the slots'
+ * locks alone for a while however long the iteration took.
  */
 static void
 schedule_drain(void)
@@ -937,12 +937,12 @@ shut_down(void)
 }
 
 /*
- * lifecycle_begin_turn
- *		Begin a turn of the loop: handle signals, and open the session if it
- *		is not.
+ * lifecycle_begin_iteration
+ *		Begin an iteration of the loop: handle signals, and open the session
+ *		if it is not.
  */
 void
-lifecycle_begin_turn(void)
+lifecycle_begin_iteration(void)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
@@ -957,12 +957,12 @@ lifecycle_begin_turn(void)
 }
 
 /*
- * lifecycle_end_turn
- *		End a turn of the loop: check whether another worker is to take
- *		over, and schedule the next turn.
+ * lifecycle_end_iteration
+ *		End an iteration of the loop: check whether another worker is to take
+ *		over, and schedule the next iteration.
  */
 void
-lifecycle_end_turn(void)
+lifecycle_end_iteration(void)
 {
 	renew_auths();
 	schedule_drain();

@@ -17,10 +17,10 @@
 
 extern void lifecycle_handle_sigterm(void);
 extern void lifecycle_attach(void);
-extern void lifecycle_begin_turn(void);
+extern void lifecycle_begin_iteration(void);
 extern void lifecycle_event(const SessionEvent *event);
 extern void lifecycle_keep_session(void);
-extern void lifecycle_end_turn(void);
+extern void lifecycle_end_iteration(void);
 extern void lifecycle_end_restored(void);
 
 #endif							/* ZKLOCK_LIFECYCLE_H */

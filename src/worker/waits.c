@@ -16,7 +16,7 @@
  * tuple locks neither: each process on a way waits, so none of them releases
  * anything meanwhile.
  *
- * Not told are waits for permits and for any of several slots.
+ * Not published are waits for permits and for any of several slots.
  *
  * The slots and the queues are read one after the other.  That is enough.  A
  * waiting backend acquires and releases nothing, and what identifies holds,
@@ -243,7 +243,7 @@ static bool
 waits_abroad(const ForeignSession *session)
 {
 	return session->statement != 0 ||
-		(session->employer[0] != '\0' && session->idle != 0);
+		(session->origin[0] != '\0' && session->idle != 0);
 }
 
 /*
@@ -513,11 +513,11 @@ add_edges_abroad(const DeadlockVertex *from, const WayEnd *end)
 		return;
 
 	/* what works for a session and is idle keeps it from nothing itself */
-	if (session->employer[0] != '\0' && session->idle != 0 &&
+	if (session->origin[0] != '\0' && session->idle != 0 &&
 		!(from->kind == DEADLOCK_WORK && from->pid == session->pid))
 	{
 		wait.to.kind = DEADLOCK_SESSION;
-		wait.to.name = session->employer;
+		wait.to.name = session->origin;
 		wait.to.generation = session->idle;
 		add_edge(from, &wait, end);
 	}
@@ -608,10 +608,10 @@ add_session(const ForeignSession *session)
 		from.name = session->name;
 		add_edges(&from);
 	}
-	if (session->employer[0] != '\0')
+	if (session->origin[0] != '\0')
 	{
 		from.kind = DEADLOCK_WORK;
-		from.name = session->employer;
+		from.name = session->origin;
 		add_edges(&from);
 	}
 }

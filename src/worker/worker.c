@@ -138,7 +138,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	{
 		WaitEvent	event;
 
-		lifecycle_begin_turn();
+		lifecycle_begin_iteration();
 		session_events();
 		open_mail();
 		checks_run();
@@ -148,7 +148,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		lifecycle_keep_session();
 		slots_hold_mail(is_busy());
 		MemoryContextReset(loop_context);
-		lifecycle_end_turn();
+		lifecycle_end_iteration();
 		(void) WaitEventSetWait(wait_set, wake_timeout(), &event, 1,
 								ZkWaitEvent(wait_event, "ZkLockWorkerMain"));
 		ResetLatch(MyLatch);

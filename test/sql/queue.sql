@@ -39,7 +39,7 @@ SELECT zk_unlock('queue/own');
 SELECT count(*) FROM zk_queue('queue/own');
 COMMIT;
 
--- the holder is this session: its statement is cancelled
+-- the holder is this session: its statement is canceled
 BEGIN;
 SELECT zk_lock('queue/own');
 SELECT zk_cancel_holders('queue/own');

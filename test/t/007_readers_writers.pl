@@ -340,7 +340,7 @@ for my $kind ('-lock-', '-__WRIT__')
 	wait_contenders($zk, 'all/y', 2);
 	is(try($b, 'all/x') . try($b, 'all/z'), 'ft', 'while it waits for one, it has those before it');
 	value($a, "SELECT pg_cancel_backend($all->{pid})");
-	is($all->result->{sqlstate}, '57014', 'cancelled');
+	is($all->result->{sqlstate}, '57014', 'canceled');
 	wait_no_contenders($zk, "all/$_") for ('x', 'z');
 	$all->quit;
 

@@ -91,7 +91,7 @@ sub times_asked
 		  /another client requests revocation of lock "\Q$path\E"/g);
 }
 
-sub is_cancelled
+sub is_canceled
 {
 	my ($session, $name) = @_;
 
@@ -303,7 +303,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	# a holder of this instance
 	my $holder = busy_holder($a, 'r');
 	is(sql($a, "SELECT zk_cancel_holders('r')")->{out}, 1, 'a holder of this instance, once');
-	is_cancelled($holder, 'it is canceled');
+	is_canceled($holder, 'it is canceled');
 
 	# one that does nothing has nothing to cancel, and is not asked twice
 	$holder->run("BEGIN; SELECT zk_lock('r')");
@@ -346,11 +346,11 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	}
 	$zk->wait_watched($both[0]);
 	$foreign->set($both[$_], '__REVOKE__') for (1, 0);
-	is_cancelled($holder, '__REVOKE__ by a foreign client');
+	is_canceled($holder, '__REVOKE__ by a foreign client');
 	is(times_asked($a, $dir), $asked + 1, 'only that, and it is logged');
 
 	# the other was asked while it waited
-	is_cancelled($waiter, 'a revocation that comes early is heard later');
+	is_canceled($waiter, 'a revocation that comes early is heard later');
 
 	# the worker that guards is replaced
 	$holder->run("BEGIN; SELECT zk_lock('r')");
@@ -360,7 +360,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 	my $pid = worker_of($a);
 	$a->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	$foreign->set($node, '__REVOKE__');
-	is_cancelled($holder, '__REVOKE__ and a new worker');
+	is_canceled($holder, '__REVOKE__ and a new worker');
 	$_->quit for ($holder, $waiter);
 }
 
@@ -490,7 +490,7 @@ my %segments = map { ($_->name => segments($_)) } ($a, $b);
 
 	# an autovacuum worker, which has no role
 	$d->safe_psql('postgres', <<'SQL');
-CREATE ROLE canceller LOGIN IN ROLE pg_signal_backend;
+CREATE ROLE canceler LOGIN IN ROLE pg_signal_backend;
 CREATE TABLE analyzed (n int);
 CREATE FUNCTION locked(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
 $$ BEGIN
@@ -515,7 +515,7 @@ SQL
 				"SELECT pid FROM pg_stat_activity JOIN zk_locks USING (pid) WHERE backend_type = 'autovacuum worker' AND granted AND wait_event_type = 'Lock'");
 		},
 		'an autovacuum worker to hold a lock');
-	$result = sql($d, "SET SESSION AUTHORIZATION canceller; SELECT zk_cancel_holders('auto')");
+	$result = sql($d, "SET SESSION AUTHORIZATION canceler; SELECT zk_cancel_holders('auto')");
 	is($result->{out}, 0, 'a process without a role is not canceled for a member of pg_signal_backend');
 	is($result->{warnings}[0]{message}, 'permission denied to cancel query', '... who gets a warning');
 	is($result->{warnings}[0]{sqlstate}, '42501', '... by a warning');
@@ -588,7 +588,7 @@ comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 	run_forever($a, $holder);
 	is(sql($b, "SELECT zk_cancel_holders('permits asked for')")->{out}, 1,
 		'who has a permit in another instance is asked');
-	is_cancelled($holder, '... and canceled');
+	is_canceled($holder, '... and canceled');
 	is( (queue($a, 'permits asked for', 'count(*)'))[0], 0, '... which gives the permit back');
 	$holder->quit;
 }
@@ -608,7 +608,7 @@ comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 	$writer = waiter($b, $lock, 1);
 	wait_contenders($zk, $lock, 2);
 	$foreign->set($node, '__REVOKE__');
-	is_cancelled($reader, 'a reader that a writer waits for');
+	is_canceled($reader, 'a reader that a writer waits for');
 	is($writer->result->{sqlstate}, undef, 'then the writer has the lock');
 	$_->quit for ($reader, $writer);
 }

@@ -765,7 +765,7 @@ subtest 'revocation' => sub {
 	# and our own in another instance
 	$b1->send('SELECT pg_sleep(3600)');
 	is($admin->run("SELECT zk_cancel_holders('revoke')")->{out}, 1, 'our holder is asked');
-	is($b1->result->{sqlstate}, '57014', 'and cancelled');
+	is($b1->result->{sqlstate}, '57014', 'and canceled');
 	$b1->run_ok('ROLLBACK');
 	wait_no_contenders($zk, 'revoke');
 	is($admin->run("SELECT zk_cancel_holders('revoke')")->{out}, 0, 'nobody is asked');

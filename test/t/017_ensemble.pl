@@ -422,7 +422,7 @@ live_through(
 
 # We are cut off from all, and do not learn that the session has expired.
 {
-	my $cancelled = changer('x');
+	my $canceled = changer('x');
 	my $late = changer('y');
 	my @waiters = map { waiter($b, $_, 2) } qw(x y);
 	my $session = session_of($a);
@@ -433,10 +433,10 @@ live_through(
 	$_->run_ok('COMMIT') for @waiters;
 	is(session_of($a), $session, 'cut off from all: no notification has come');
 
-	$_->send('COMMIT') for ($cancelled, $late);
-	$_->wait_waiting(2) for ($cancelled, $late);
-	value($a, 'SELECT pg_cancel_backend(' . $cancelled->pid . ')');
-	is($cancelled->result->{sqlstate}, '57014', 'cut off from all: COMMIT can be canceled');
+	$_->send('COMMIT') for ($canceled, $late);
+	$_->wait_waiting(2) for ($canceled, $late);
+	value($a, 'SELECT pg_cancel_backend(' . $canceled->pid . ')');
+	is($canceled->result->{sqlstate}, '57014', 'cut off from all: COMMIT can be canceled');
 	ok(!$late->done, 'cut off from all: else it waits');
 	$proxy->thaw;
 	error_is($late->result, $lock_lost, 'connected again: it fails');
@@ -444,7 +444,7 @@ live_through(
 	wait_no_contenders($zk, $_) for qw(x y);
 	wait_connected($a);
 	isnt(session_of($a), $session, 'connected again: in a new session');
-	$_->quit for ($cancelled, $late, @waiters);
+	$_->quit for ($canceled, $late, @waiters);
 }
 
 # All of them, for so long that the lease is over: they may find the session

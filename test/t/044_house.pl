@@ -33,7 +33,7 @@ sub plant
 	my $dir = tempdir(CLEANUP => 1);
 	my %before = map { $_ => 1 } @offences;
 
-	$files->{'rooms.dot'} //= join('',
+	$files->{'files.dot'} //= join('',
 		map { qq("$_" [label=""];\n) } grep { m{/} }
 		map { s/(_private)?\.[ch]$//r } keys %$files);
 	system("cp -r $top/src $dir") == 0 or die "could not copy the sources\n";
@@ -204,13 +204,13 @@ plant('but not a clock that was read before, once',
 
 # the drawing
 plant('a module is not drawn',
-	{ 'shared/planted.c' => '', 'rooms.dot' => '' },
-	'rooms.dot: shared/planted is missing');
+	{ 'shared/planted.c' => '', 'files.dot' => '' },
+	'files.dot: shared/planted is missing');
 plant('a module is drawn that does not exist',
-	{ 'rooms.dot' => qq("shared/planted" [label="planted"];\n) },
-	'rooms.dot: there is no module shared/planted');
+	{ 'files.dot' => qq("shared/planted" [label="planted"];\n) },
+	'files.dot: there is no module shared/planted');
 plant('an arrow is drawn that is no dependency',
-	{ 'rooms.dot' => qq("core/lock/znode" -> "core/lock/recipe" [label="1"];\n) },
-	'rooms.dot: core/lock/znode does not use core/lock/recipe');
+	{ 'files.dot' => qq("core/lock/znode" -> "core/lock/recipe" [label="1"];\n) },
+	'files.dot: core/lock/znode does not use core/lock/recipe');
 
 done_testing();

@@ -45,7 +45,7 @@ is(value($a, "SELECT zk_try_lock('theirs')"), 'f', 'a lock that is not free');
 is(sql($a, "SELECT zk_lock('theirs', '10ms')")->{sqlstate}, '55P03', 'or not in time');
 my $waiter = waiter($a, 'theirs', 2);
 value($a, 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
-is($waiter->result->{sqlstate}, '57014', 'or cancelled');
+is($waiter->result->{sqlstate}, '57014', 'or canceled');
 is(counters('theirs'), '0|0|0|2|1|0|0', 'are counted, too');
 $waiter->run('ROLLBACK');
 $waiter->run('BEGIN');

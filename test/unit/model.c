@@ -194,7 +194,7 @@ model_check_recipe(const Recipe *recipe)
 			holds = is_named(recipe, false) && !recipe->requeued &&
 				!has_predecessor(recipe) && recipe->token == 0;
 			break;
-		case RECIPE_CANCELLING:
+		case RECIPE_CANCELING:
 			holds = is_named(recipe, recipe->requeued) &&
 				!has_predecessor(recipe);
 			break;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mutation.c
- *		The mutation in force, for the rooms that can be broken on purpose.
+ *		The mutation in force, for the files that can be broken on purpose.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -305,7 +305,7 @@ test_longest(void **state)
 	}
 }
 
-/* S -> S* is told by the instance of S alone, so these say nothing of S. */
+/* S -> S* is published by the instance of S alone: these say nothing of S. */
 static DeadlockEdge
 session_edge(const char *teller, int from_kind, const char *from, int to_kind,
 			 const char *to, int pid)
@@ -871,7 +871,7 @@ test_end_is_heard_late(void **state)
 	end_alone(&alone);
 }
 
-/* 1,150 holds and one wait: all are told at once, in a few texts. */
+/* 1,150 holds and one wait: all are published at once, in a few texts. */
 static void
 test_1150_holds_and_one_wait(void **state)
 {
@@ -879,7 +879,7 @@ test_1150_holds_and_one_wait(void **state)
 	static DeadlockEdge edges[HOLDS];
 	DeadlockScan scan = {.edges = edges,.nedges = HOLDS,.waits = true};
 	Alone		alone;
-	int			told = 0;
+	int			published = 0;
 
 	(void) state;
 	for (int i = 0; i < HOLDS; i++)
@@ -899,11 +899,11 @@ test_1150_holds_and_one_wait(void **state)
 
 		assert_true(deadlock_parse("me", alone.texts[i],
 								   (int) strlen(alone.texts[i]), &text));
-		told += text.nedges;
+		published += text.nedges;
 		free(text.edges);
 		free(text.memory);
 	}
-	assert_int_equal(told, HOLDS);
+	assert_int_equal(published, HOLDS);
 	assert_int_equal(deadlock_complaint(alone.deadlocks),
 					 DEADLOCK_NO_COMPLAINT);
 	/* one of them ends: one write */
@@ -913,9 +913,9 @@ test_1150_holds_and_one_wait(void **state)
 	end_alone(&alone);
 }
 
-/* New edges are told once in deadlock_timeout, ended ones at once. */
+/* New edges are published once in deadlock_timeout, ended ones at once. */
 static void
-test_new_edges_are_told_seldom(void **state)
+test_new_edges_are_published_seldom(void **state)
 {
 	DeadlockEdge edges[50];
 	static char names[50][32];
@@ -938,7 +938,7 @@ test_new_edges_are_told_seldom(void **state)
 	deadlock_scanned(alone.deadlocks, &scan, 5000 * MS);
 	answer_all(&alone, 5000 * MS);
 	assert_int_equal(alone.writes, 6);
-	/* while a queue is being listed, nothing new is told */
+	/* while a queue is being listed, nothing new is published */
 	scan.nedges = 12;
 	scan.listing = true;
 	deadlock_scanned(alone.deadlocks, &scan, 9000 * MS);
@@ -1299,7 +1299,7 @@ orders_differ(void)
 }
 
 static bool
-new_edges_are_told_at_once(void)
+new_edges_are_published_at_once(void)
 {
 	DeadlockEdge edges[] = {
 		make_edge("me", "/x", "/y", 1), make_edge("me", "/z", "/y", 2)
@@ -1365,8 +1365,8 @@ test_mutations(void **state)
 		{"ways are ignored", ZK_CYCLE_ANY_WAY, NULL, 0, 0, way_is_ignored, 1},
 		{"each has an order of its own", ZK_CYCLE_LOCAL_ORDER, NULL, 0, 0,
 		orders_differ, 1},
-		{"new edges are told at once", ZK_CYCLE_WRITES_AT_ONCE, NULL, 0, 0,
-		new_edges_are_told_at_once, 1},
+		{"new edges are published at once", ZK_CYCLE_WRITES_AT_ONCE, NULL, 0,
+		0, new_edges_are_published_at_once, 1},
 		{"a victim that is only ahead", ZK_CYCLE_AHEAD_FAILS, NULL, 0, 0,
 		chance_finds, 1},
 		{"a confirm goes in time", ZK_CYCLE_GIVES_UP, NULL, 0, 0,
@@ -1442,7 +1442,7 @@ main(void)
 		cmocka_unit_test(test_middle_of_a_way_changes),
 		cmocka_unit_test(test_end_is_heard_late),
 		cmocka_unit_test(test_1150_holds_and_one_wait),
-		cmocka_unit_test(test_new_edges_are_told_seldom),
+		cmocka_unit_test(test_new_edges_are_published_seldom),
 		cmocka_unit_test(test_nothing_is_sent_without_a_connection),
 		cmocka_unit_test(test_text_is_created_behind_a_reconnect),
 		cmocka_unit_test(test_hundred_members),

@@ -622,7 +622,7 @@ check_invariants(const Permit *permit)
 		case PERMIT_LEAVING:
 			holds = (place == RECIPE_NONE || leaving) &&
 				(place != RECIPE_NONE || lock != RECIPE_NONE) &&
-				(unwanted || place == RECIPE_CANCELLING ||
+				(unwanted || place == RECIPE_CANCELING ||
 				 place == RECIPE_ABANDONING);
 			break;
 	}

@@ -33,7 +33,7 @@ reason(const char *line, bool connected, int64_t session)
 }
 
 static void
-a_closed_connection_is_told_by_what_it_was_for(void **state)
+a_closed_connection_is_known_by_what_it_was_for(void **state)
 {
 	(void) state;
 	assert_string_equal(reason(CLOSED, true, 0x1000),
@@ -60,7 +60,7 @@ a_time_that_is_none_is_left_out(void **state)
 }
 
 static void
-a_server_without_sasl_is_told(void **state)
+a_server_without_sasl_is_reported(void **state)
 {
 	(void) state;
 	assert_string_equal(reason("During SASL negotiation: invalid parameter supplied SASL(-7): invalid parameter supplied: Parameter error in ../../lib/client.c near line 917",
@@ -115,9 +115,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_closed_connection_is_told_by_what_it_was_for),
+		cmocka_unit_test(a_closed_connection_is_known_by_what_it_was_for),
 		cmocka_unit_test(a_time_that_is_none_is_left_out),
-		cmocka_unit_test(a_server_without_sasl_is_told),
+		cmocka_unit_test(a_server_without_sasl_is_reported),
 		cmocka_unit_test(a_refusal_is_known),
 		cmocka_unit_test(other_lines_stay),
 		cmocka_unit_test(what_does_not_fit_is_cut),

@@ -72,9 +72,9 @@ typedef enum Situation
 	AT_ENTERING_MKDIRS,			/* nor were its parents; they are made now */
 	AT_ENTERING_IN_VAIN,		/* they could not be made */
 	AT_ENTERING_UNREAD,			/* no read is behind the create */
-	AT_CANCELLING,
+	AT_CANCELING,
 	AT_REQUEUEING,				/* delete and create are out together */
-	AT_CANCELLING_REQUEUED,
+	AT_CANCELING_REQUEUED,
 	AT_SEARCHING_REQUEUED,
 	AT_ABANDONING_REQUEUED,
 	AT_SEARCHING,
@@ -113,8 +113,8 @@ typedef enum Situation
 
 static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_NONE, RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_ENTERING,
-	RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_CANCELLING, RECIPE_REQUEUEING,
-	RECIPE_CANCELLING, RECIPE_SEARCHING, RECIPE_ABANDONING,
+	RECIPE_ENTERING, RECIPE_ENTERING, RECIPE_CANCELING, RECIPE_REQUEUEING,
+	RECIPE_CANCELING, RECIPE_SEARCHING, RECIPE_ABANDONING,
 	RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
@@ -500,14 +500,14 @@ static const Transition transitions[] = {
 	{"ENTERING: create refused, mkdirs failed -> NONE: failed",
 		AT_ENTERING_IN_VAIN, IN_CREATE_REFUSED, RECIPE_NONE, "",
 	REPORT_FAILED, ERROR_REFUSED},
-	{"ENTERING: release -> CANCELLING",
-		AT_ENTERING, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
-	{"ENTERING: release, after mkdir -> CANCELLING",
-		AT_ENTERING_MKDIR, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
-	{"ENTERING: release, after mkdirs -> CANCELLING",
-		AT_ENTERING_MKDIRS, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
-	{"ENTERING: release, mkdirs failed -> CANCELLING",
-		AT_ENTERING_IN_VAIN, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"ENTERING: release -> CANCELING",
+		AT_ENTERING, IN_RELEASE, RECIPE_CANCELING, "", 0, 0},
+	{"ENTERING: release, after mkdir -> CANCELING",
+		AT_ENTERING_MKDIR, IN_RELEASE, RECIPE_CANCELING, "", 0, 0},
+	{"ENTERING: release, after mkdirs -> CANCELING",
+		AT_ENTERING_MKDIRS, IN_RELEASE, RECIPE_CANCELING, "", 0, 0},
+	{"ENTERING: release, mkdirs failed -> CANCELING",
+		AT_ENTERING_IN_VAIN, IN_RELEASE, RECIPE_CANCELING, "", 0, 0},
 	{"ENTERING: expired -> NONE: gone",
 		AT_ENTERING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 	{"ENTERING: expired, after mkdir -> NONE: gone",
@@ -518,27 +518,27 @@ static const Transition transitions[] = {
 		AT_ENTERING_IN_VAIN, IN_EXPIRED, RECIPE_NONE, "",
 	RECIPE_REPORT_GONE, 0},
 
-	{"CANCELLING: create ok -> LEAVING: delete",
-		AT_CANCELLING, IN_CREATE_OK, RECIPE_LEAVING, "delete",
+	{"CANCELING: create ok -> LEAVING: delete",
+		AT_CANCELING, IN_CREATE_OK, RECIPE_LEAVING, "delete",
 	RECIPE_REPORT_CREATED, 0},
-	{"CANCELLING: create ok, the next number -> LEAVING: delete",
-		AT_CANCELLING, IN_CREATE_NEXT, RECIPE_LEAVING, "delete",
+	{"CANCELING: create ok, the next number -> LEAVING: delete",
+		AT_CANCELING, IN_CREATE_NEXT, RECIPE_LEAVING, "delete",
 	RECIPE_REPORT_CREATED, 0},
-	{"CANCELLING: create ok, number 0 -> LEAVING: delete",
-		AT_CANCELLING, IN_CREATE_FIRST, RECIPE_LEAVING, "delete(0)",
+	{"CANCELING: create ok, number 0 -> LEAVING: delete",
+		AT_CANCELING, IN_CREATE_FIRST, RECIPE_LEAVING, "delete(0)",
 	RECIPE_REPORT_CREATED, 0},
-	{"CANCELLING: create ok with an odd name -> ABANDONING: search",
-		AT_CANCELLING, IN_CREATE_ODD, RECIPE_ABANDONING, "search", 0, 0},
-	{"CANCELLING: create unknown -> ABANDONING: search",
-		AT_CANCELLING, IN_CREATE_UNKNOWN, RECIPE_ABANDONING, "search", 0, 0},
-	{"CANCELLING: create no node -> NONE: gone",
-		AT_CANCELLING, IN_CREATE_NO_NODE, RECIPE_NONE, "",
+	{"CANCELING: create ok with an odd name -> ABANDONING: search",
+		AT_CANCELING, IN_CREATE_ODD, RECIPE_ABANDONING, "search", 0, 0},
+	{"CANCELING: create unknown -> ABANDONING: search",
+		AT_CANCELING, IN_CREATE_UNKNOWN, RECIPE_ABANDONING, "search", 0, 0},
+	{"CANCELING: create no node -> NONE: gone",
+		AT_CANCELING, IN_CREATE_NO_NODE, RECIPE_NONE, "",
 	RECIPE_REPORT_GONE, 0},
-	{"CANCELLING: create refused -> NONE: gone",
-		AT_CANCELLING, IN_CREATE_REFUSED, RECIPE_NONE, "",
+	{"CANCELING: create refused -> NONE: gone",
+		AT_CANCELING, IN_CREATE_REFUSED, RECIPE_NONE, "",
 	RECIPE_REPORT_GONE, 0},
-	{"CANCELLING: expired -> NONE: gone",
-		AT_CANCELLING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
+	{"CANCELING: expired -> NONE: gone",
+		AT_CANCELING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
 	{"SEARCHING: children ok, our node alone -> OWNER: stat",
 		AT_SEARCHING, IN_ALONE, RECIPE_OWNER, "stat",
@@ -761,31 +761,31 @@ static const Transition transitions[] = {
 	{"REQUEUEING: requeue refused -> LEAVING: delete; failed",
 		AT_REQUEUEING, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
 	RECIPE_REPORT_FAILED, ERROR_REFUSED},
-	{"REQUEUEING: release -> CANCELLING",
-		AT_REQUEUEING, IN_RELEASE, RECIPE_CANCELLING, "", 0, 0},
+	{"REQUEUEING: release -> CANCELING",
+		AT_REQUEUEING, IN_RELEASE, RECIPE_CANCELING, "", 0, 0},
 	{"REQUEUEING: expired -> NONE: gone",
 		AT_REQUEUEING, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE, 0},
 
-	{"CANCELLING: requeue ok, the next number -> LEAVING: delete",
-		AT_CANCELLING_REQUEUED, IN_REQUEUE_NEXT, RECIPE_LEAVING, "delete(6)",
+	{"CANCELING: requeue ok, the next number -> LEAVING: delete",
+		AT_CANCELING_REQUEUED, IN_REQUEUE_NEXT, RECIPE_LEAVING, "delete(6)",
 	RECIPE_REPORT_CREATED, 0},
-	{"CANCELLING: requeue ok -> LEAVING: delete",
-		AT_CANCELLING_REQUEUED, IN_REQUEUE_BEHIND, RECIPE_LEAVING, "delete(7)",
+	{"CANCELING: requeue ok -> LEAVING: delete",
+		AT_CANCELING_REQUEUED, IN_REQUEUE_BEHIND, RECIPE_LEAVING, "delete(7)",
 	RECIPE_REPORT_CREATED, 0},
-	{"CANCELLING: requeue ok, under no name -> ABANDONING: search",
-		AT_CANCELLING_REQUEUED, IN_REQUEUE_ODD, RECIPE_ABANDONING, "search",
+	{"CANCELING: requeue ok, under no name -> ABANDONING: search",
+		AT_CANCELING_REQUEUED, IN_REQUEUE_ODD, RECIPE_ABANDONING, "search",
 	0, 0},
-	{"CANCELLING: requeue unknown -> ABANDONING: search",
-		AT_CANCELLING_REQUEUED, IN_REQUEUE_UNKNOWN, RECIPE_ABANDONING,
+	{"CANCELING: requeue unknown -> ABANDONING: search",
+		AT_CANCELING_REQUEUED, IN_REQUEUE_UNKNOWN, RECIPE_ABANDONING,
 	"search", 0, 0},
-	{"CANCELLING: requeue no node -> NONE: gone",
-		AT_CANCELLING_REQUEUED, IN_REQUEUE_NO_NODE, RECIPE_NONE, "",
+	{"CANCELING: requeue no node -> NONE: gone",
+		AT_CANCELING_REQUEUED, IN_REQUEUE_NO_NODE, RECIPE_NONE, "",
 	RECIPE_REPORT_GONE, 0},
-	{"CANCELLING: requeue refused -> LEAVING: delete",
-		AT_CANCELLING_REQUEUED, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
+	{"CANCELING: requeue refused -> LEAVING: delete",
+		AT_CANCELING_REQUEUED, IN_REQUEUE_REFUSED, RECIPE_LEAVING, "delete",
 	0, 0},
-	{"CANCELLING: expired, requeued -> NONE: gone",
-		AT_CANCELLING_REQUEUED, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE,
+	{"CANCELING: expired, requeued -> NONE: gone",
+		AT_CANCELING_REQUEUED, IN_EXPIRED, RECIPE_NONE, "", RECIPE_REPORT_GONE,
 	0},
 
 	{"SEARCHING: children ok, the node of before alone -> REQUEUEING: requeue",
@@ -1247,9 +1247,9 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_ENTERING_MKDIRS] = {IN_WANT, IN_CREATE_NO_NODE, IN_MKDIR_OK},
 		[AT_ENTERING_IN_VAIN] = {IN_WANT, IN_CREATE_NO_NODE},
 		[AT_ENTERING_UNREAD] = {IN_WANT_UNREAD},
-		[AT_CANCELLING] = {IN_WANT, IN_RELEASE},
+		[AT_CANCELING] = {IN_WANT, IN_RELEASE},
 		[AT_REQUEUEING] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_REQUEUE},
-		[AT_CANCELLING_REQUEUED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
+		[AT_CANCELING_REQUEUED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
 		IN_REQUEUE, IN_RELEASE},
 		[AT_SEARCHING_REQUEUED] = {IN_WANT, IN_CREATE_OK, IN_ALONE,
 		IN_REQUEUE, IN_REQUEUE_UNKNOWN},
@@ -1328,8 +1328,8 @@ bring_to(Recipe *recipe, Situation situation)
 	if (recipe->state == RECIPE_LEAVING)
 		assert_int_equal(recipe->refused, situation == AT_LEAVING_REFUSED);
 	assert_int_equal(recipe_is_leaving(recipe),
-					 situation == AT_CANCELLING || situation == AT_ABANDONING ||
-					 situation == AT_CANCELLING_REQUEUED ||
+					 situation == AT_CANCELING || situation == AT_ABANDONING ||
+					 situation == AT_CANCELING_REQUEUED ||
 					 situation == AT_ABANDONING_REQUEUED ||
 					 situation == AT_LEAVING ||
 					 situation == AT_LEAVING_REFUSED);
@@ -1481,7 +1481,7 @@ test_none_sends_nothing(void **state)
 		Input		input;
 	}			ends[] =
 	{
-		{AT_CANCELLING, IN_CREATE_REFUSED},
+		{AT_CANCELING, IN_CREATE_REFUSED},
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
@@ -2208,9 +2208,9 @@ test_orphans_leave_room(void **state)
 	recipe_free(&recipe);
 }
 
-/* What is no contender is nobody's blocker, and is told once in a step. */
+/* What is no contender is nobody's blocker, and is reported once in a step. */
 static void
-test_stranger_is_told(void **state)
+test_stranger_is_reported(void **state)
 {
 	static const char *const strangers[] = {"leaves", OURS, "config", FIRST};
 	static const char *const only_ours[] = {OURS};
@@ -3644,7 +3644,7 @@ main(void)
 		cmocka_unit_test(test_refused_delete_is_retried),
 		cmocka_unit_test(test_orphan_is_deleted),
 		cmocka_unit_test(test_orphans_leave_room),
-		cmocka_unit_test(test_stranger_is_told),
+		cmocka_unit_test(test_stranger_is_reported),
 		cmocka_unit_test(test_directories_are_made),
 		cmocka_unit_test(test_directories_cannot_be_made),
 		cmocka_unit_test(test_directory_is_remembered),

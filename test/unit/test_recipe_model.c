@@ -97,10 +97,10 @@ typedef struct Client
 	bool		left;			/* told left: to be retried */
 	bool		guarded;		/* has asked for it */
 	bool		watch_refused;	/* in vain */
-	bool		set_refused;	/* what we are is not told */
-	bool		looking;		/* is not told yet */
+	bool		set_refused;	/* what we are is not reported */
+	bool		looking;		/* is not reported yet */
 	bool		asks_retained;
-	bool		told_retained;
+	bool		reported_retained;
 	bool		was_unsure;		/* recipe.unsure ahead of the last answer */
 	bool		watches_queue;	/* has asked for it, or retains */
 	bool		alone;			/* told so, and nothing else since */
@@ -138,7 +138,7 @@ typedef struct Tally
 	unsigned long comers_gone;	/* that show nobody */
 	unsigned long gave_way;
 	unsigned long set_in_use;
-	unsigned long told_retained;
+	unsigned long reported_retained;
 	unsigned long retained_in_vain;
 	unsigned long retained_granted;
 	unsigned long orphans;
@@ -572,7 +572,7 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 					"queued behind somebody");
 		if (recipe->state == RECIPE_LATE)
 			tally.stood_by++;
-		if (client->told_retained && !client->queued)
+		if (client->reported_retained && !client->queued)
 			tally.retained_in_vain++;
 		client->queued = true;
 	}
@@ -582,8 +582,8 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 					recipe->state == RECIPE_WATCHING && recipe->blockers > 0 &&
 					!(out->report & RECIPE_REPORT_QUEUED),
 					"who asks retained owners asks who is ahead");
-		client->told_retained = true;
-		tally.told_retained++;
+		client->reported_retained = true;
+		tally.reported_retained++;
 	}
 }
 
@@ -602,7 +602,7 @@ take_grant(Client *client, const RecipeOutput *out)
 		client->token = client->no_token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
 		client->looking = false;
-		if (client->told_retained && !client->queued)
+		if (client->reported_retained && !client->queued)
 			tally.retained_granted++;
 		client->in_use = true;
 		client->contended = client->giving_way = client->alone = false;
@@ -1295,7 +1295,7 @@ want(Client *client, bool shared, bool dir_known)
 	model_make_uuid(uuid);
 	note(client, shared ? "wants shared" : "wants", dir_known);
 	client->active = client->wanted = true;
-	client->queued = client->told_retained = client->contended = false;
+	client->queued = client->reported_retained = client->contended = false;
 	client->set_in_use = false;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
@@ -1329,7 +1329,7 @@ requeue(Client *client)
 	client->requeued = true;
 	client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
-	client->queued = client->told_retained = client->contended = false;
+	client->queued = client->reported_retained = client->contended = false;
 	client->set_in_use = false;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
@@ -1485,7 +1485,7 @@ restart_worker(ModelSession *session, int applied)
 	note(client, "worker restarted", applied);
 	model_forget_all(session);
 	succession_init(&client->succession);
-	client->told_retained = client->alone = client->set_in_use = false;
+	client->reported_retained = client->alone = client->set_in_use = false;
 	client->watches_queue = client->owner && client->retains;
 	if (client->giving_way)
 		client->owner = client->wanted = client->giving_way = false;
@@ -1680,8 +1680,9 @@ check_retaining(const Client *client)
 	{
 		int			ahead = node_at(recipe->predecessor, model->zxid);
 
-		model_check(client->asks_retained && client->told_retained && recipe->retained_ahead &&
-					ahead >= 0 && is_marked(&model->nodes[ahead], model->zxid),
+		model_check(client->asks_retained && client->reported_retained &&
+					recipe->retained_ahead && ahead >= 0 &&
+					is_marked(&model->nodes[ahead], model->zxid),
 					"who waits and is not queued has asked the owner");
 		for (int i = 0; i < scene->nclients; i++)
 			model_check(scene->clients[i].session.id != model->nodes[ahead].session ||
@@ -2794,7 +2795,7 @@ check_owner_tally(const Mix *mix, const Tally *before,
 		assert_true(tally.comers_gone > before->comers_gone);
 		assert_true(tally.gave_way > before->gave_way + 20);
 		assert_true(tally.set_in_use > before->set_in_use + 100);
-		assert_true(tally.told_retained > before->told_retained + 100);
+		assert_true(tally.reported_retained > before->reported_retained + 100);
 		/* who has no order does not wait for anybody */
 		assert_true(tally.retained_in_vain > before->retained_in_vain +
 					(mix->end ? 40 : 100));

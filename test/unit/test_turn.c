@@ -220,14 +220,14 @@ b5_alone_unless_contended(void **state)
 }
 
 static void
-b6_unheard_is_not_alone(void **state)
+b6_unwatched_is_not_alone(void **state)
 {
 	(void) state;
 	for (int i = 0; i < NBEHIND; i++)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		turn_unheard(&turn);
+		turn_unwatched(&turn);
 		assert_int_equal(turn.behind, all_behind[i] == TURN_ALONE ?
 						 TURN_ASKED : all_behind[i]);
 	}
@@ -1094,7 +1094,7 @@ main(void)
 		cmocka_unit_test(b3_the_first_handoff_asks),
 		cmocka_unit_test(b4_the_worker_takes_the_question_once),
 		cmocka_unit_test(b5_alone_unless_contended),
-		cmocka_unit_test(b6_unheard_is_not_alone),
+		cmocka_unit_test(b6_unwatched_is_not_alone),
 		cmocka_unit_test(b7_contended_whatever_was_known),
 		cmocka_unit_test(b8_a_new_worker_knows_of_no_question),
 		cmocka_unit_test(b9_a_contender_that_is_gone_takes_all_with_it),

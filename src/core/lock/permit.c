@@ -65,7 +65,7 @@
  *				number is out, or "place" has its create or its search out.
  *	OWNER		"lock" is NONE or leaving.  "place" owns.
  *	LEAVING		"place" is NONE or leaving, not both are NONE.  "lock" is NONE
- *				or leaving, or "place" is CANCELLING or ABANDONING.
+ *				or leaving, or "place" is CANCELING or ABANDONING.
  *
  * The states and events.  "Look" is: sync and list <name>, list the permits,
  * get the number.  A missing directory is an empty one without a number.
@@ -245,23 +245,23 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 		  RecipeOutput *out)
 {
 	bool		is_lock = part == PERMIT_LOCK;
-	unsigned	told = RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
+	unsigned	reported = RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
 		RECIPE_REPORT_LEFT;
 
 	send_ops(permit, part, from, out);
 	if (is_lock)
-		told |= RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE;
+		reported |= RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE;
 	else if (permit->state == PERMIT_OWNER)
-		told |= RECIPE_REPORT_CREATED | RECIPE_REPORT_TOKEN |
+		reported |= RECIPE_REPORT_CREATED | RECIPE_REPORT_TOKEN |
 			RECIPE_REPORT_REVOKED | RECIPE_REPORT_LOST;
-	told &= from->report;
-	out->report |= told;
-	if (told & (RECIPE_REPORT_LEFT | RECIPE_REPORT_LOST))
+	reported &= from->report;
+	out->report |= reported;
+	if (reported & (RECIPE_REPORT_LEFT | RECIPE_REPORT_LOST))
 		out->error = from->error;
-	if (told & RECIPE_REPORT_TOKEN)
+	if (reported & RECIPE_REPORT_TOKEN)
 		out->token = from->token;
-	if (told & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
-				RECIPE_REPORT_LEFT))
+	if (reported & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
+					RECIPE_REPORT_LEFT))
 	{
 		out->stranger = from->stranger;
 		out->left = from->left;
@@ -373,7 +373,7 @@ go_on(Permit *permit, RecipeOutput *out)
 			 place == RECIPE_OWNER)
 		grant(permit, out);
 	else if (permit->state == PERMIT_LEAVING &&
-			 place != RECIPE_CANCELLING && place != RECIPE_ABANDONING)
+			 place != RECIPE_CANCELING && place != RECIPE_ABANDONING)
 		release(permit, PERMIT_LOCK, out);
 
 	if (permit->queued && (permit->state == PERMIT_QUEUEING ||

@@ -58,7 +58,7 @@
  *	ENTERING	The create is out, and decides whether we have a node; "node"
  *				is the prefix of its name.  Behind it a list of the children
  *				is out, unless "unread".
- *	CANCELLING	As in ENTERING or REQUEUEING, but the node is not wanted.
+ *	CANCELING	As in ENTERING or REQUEUEING, but the node is not wanted.
  *	SEARCHING	We may have a node.  A list is out, behind a write of our own:
  *				it shows the node if there is one.  "node" is the prefix of
  *				its name, or, if "requeued", the name of the previous node.
@@ -83,7 +83,7 @@
  *				directory, unless "aside": others were in it.
  *
  * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not
- * wanted (CANCELLING, ABANDONING, LEAVING).  "predecessor" may be left over in
+ * wanted (CANCELING, ABANDONING, LEAVING).  "predecessor" may be left over in
  * READING and LEAVING; it is NULL in all other states but WATCHING.  The models
  * of test/unit check this after each step.
  *
@@ -110,8 +110,8 @@
  *				create refused -> NONE: failed
  *				create ok, but under no name that it can have -> SEARCHING:
  *				  search
- *				release -> CANCELLING
- *	CANCELLING	create ok -> LEAVING: delete
+ *				release -> CANCELING
+ *	CANCELING	create ok -> LEAVING: delete
  *				create unknown -> ABANDONING: search
  *				create no node, refused -> NONE: gone
  *				create ok, but under no name that it can have -> ABANDONING:
@@ -204,7 +204,7 @@
  *				requeue refused -> LEAVING: delete (the previous node); failed
  *				requeue ok, but under no name that it can have -> SEARCHING:
  *				  search
- *				release -> CANCELLING
+ *				release -> CANCELING
  *	LEAVING		delete ok, no node -> NONE: gone
  *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
@@ -851,7 +851,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 	{
 		case RECIPE_ENTERING:
 		case RECIPE_REQUEUEING:
-			recipe->state = RECIPE_CANCELLING;
+			recipe->state = RECIPE_CANCELING;
 			break;
 		case RECIPE_SEARCHING:
 			recipe->state = RECIPE_ABANDONING;
@@ -868,7 +868,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 				recipe->state = RECIPE_LEAVING; /* the delete is out */
 			break;
 		case RECIPE_NONE:
-		case RECIPE_CANCELLING:
+		case RECIPE_CANCELING:
 		case RECIPE_ABANDONING:
 		case RECIPE_LEAVING:
 			break;
@@ -910,7 +910,7 @@ on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 search_created(Recipe *recipe, RecipeOutput *out)
 {
-	search(recipe, out, recipe->state == RECIPE_CANCELLING ?
+	search(recipe, out, recipe->state == RECIPE_CANCELING ?
 		   RECIPE_ABANDONING : RECIPE_SEARCHING);
 }
 
@@ -938,7 +938,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_ENTERING;
 
-	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
+	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
 	switch (in->answer.result)
@@ -1029,7 +1029,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	bool		wanted = recipe->state == RECIPE_REQUEUEING;
 	int32_t		last = recipe->sequence;
 
-	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELLING))
+	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
 	switch (in->answer.result)
@@ -1855,7 +1855,7 @@ recipe_is_stuck(const Recipe *recipe)
 bool
 recipe_is_leaving(const Recipe *recipe)
 {
-	return recipe->state == RECIPE_CANCELLING ||
+	return recipe->state == RECIPE_CANCELING ||
 		recipe->state == RECIPE_ABANDONING ||
 		recipe->state == RECIPE_LEAVING;
 }
@@ -1870,8 +1870,8 @@ recipe_state_name(RecipeState state)
 			return "none";
 		case RECIPE_ENTERING:
 			return "entering";
-		case RECIPE_CANCELLING:
-			return "cancelling";
+		case RECIPE_CANCELING:
+			return "canceling";
 		case RECIPE_SEARCHING:
 			return "searching";
 		case RECIPE_ABANDONING:

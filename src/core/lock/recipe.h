@@ -20,7 +20,7 @@ typedef enum RecipeState
 {
 	RECIPE_NONE,				/* no contender, and none wanted */
 	RECIPE_ENTERING,			/* the create is out */
-	RECIPE_CANCELLING,			/* the same, but no longer wanted */
+	RECIPE_CANCELING,			/* the same, but no longer wanted */
 	RECIPE_SEARCHING,			/* the create's result is unknown: a list is
 								 * out */
 	RECIPE_ABANDONING,			/* the same, but no longer wanted */

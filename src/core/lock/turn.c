@@ -261,12 +261,12 @@ turn_alone(Turn *turn)
 }
 
 /*
- * turn_unheard
+ * turn_unwatched
  *		The worker, which watches the queue, has lost its connection: it
  *		learns of no other contender until it has checked again.
  */
 void
-turn_unheard(Turn *turn)
+turn_unwatched(Turn *turn)
 {
 	if (turn->behind == TURN_ALONE)
 		turn->behind = TURN_ASKED;

@@ -109,7 +109,7 @@ extern void turn_given_up(Turn *turn, int64_t now);
 extern void turn_unknown(Turn *turn);
 extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
 extern void turn_alone(Turn *turn);
-extern void turn_unheard(Turn *turn);
+extern void turn_unwatched(Turn *turn);
 extern TurnDecision turn_contended(Turn *turn, bool idle, bool taker,
 								   int waiting, int64_t now);
 

@@ -287,7 +287,7 @@ checks_watch_queues(bool connected)
 		if (connected)
 			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
 		else
-			slot_set_unheard(contender->slot);
+			slot_set_unwatched(contender->slot);
 	}
 	pfree(list);
 }

@@ -547,7 +547,7 @@ contenders_forget_left(void)
 	contenders.left = 0;
 }
 
-/* Have the contender begun at the end of the turn, if there is room then. */
+/* Have the contender begun at the end of the iteration, if there is room. */
 void
 contender_defer(Contender *contender)
 {
@@ -555,7 +555,7 @@ contender_defer(Contender *contender)
 	dlist_push_tail(&contenders.deferred, &contender->deferred_node);
 }
 
-/* The first contender that is to be begun at the end of the turn, or NULL. */
+/* The first contender to be begun at the end of the iteration, or NULL. */
 Contender *
 contender_first_deferred(void)
 {

@@ -53,7 +53,7 @@ typedef struct Contender
 	bool		revokes;		/* it waits for an owner that may be retained,
 								 * whether that has answered in time or not */
 	bool		deferred;		/* not begun for want of room, until the end
-								 * of the turn */
+								 * of the iteration */
 	dlist_node	deferred_node;	/* in contender.c's list, if deferred */
 	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
 									 * writer behind it, for which backends

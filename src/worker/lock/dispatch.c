@@ -4,9 +4,9 @@
  *		The mail of the slots: begins and releases contenders.
  *
  * A contender for which the session has no room (contender.c) is deferred to
- * the end of the turn, when all that is to be released has been.  If there is
- * no room then either, retained ones are given up for it; if that is not
- * enough, it is refused with an error.
+ * the end of the iteration, when all that is to be released has been.  If
+ * there is no room then either, retained ones are given up for it; if that is
+ * not enough, it is refused with an error.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -328,7 +328,7 @@ make_handle(const Opening *opening)
 	if (opening->tls != NULL)
 		zoo_set_log_callback(handle, log_message);
 
-	/* resolve names only to reconnect, not at every turn of the IO thread */
+	/* resolve names only to reconnect, not in every loop of the IO thread */
 	zoo_set_servers_resolution_delay(handle, -1);
 	return handle;
 }

@@ -118,20 +118,20 @@
 #define SHARED_STATS		16
 
 /* An owner's operations in the flight that is out. */
-typedef struct Passenger
+typedef struct FlightOwner
 {
 	uint32		owner;
 	char		status;			/* for simplehash.h */
 	bool		wrote;			/* a create or delete */
-	bool		put_off;		/* another write waits for the next flight */
+	bool		deferred;		/* another write waits for the next flight */
 	bool		put_back;		/* the write is sent again, with all behind
 								 * it */
 	Operation  *write;			/* that write, if nothing behind it is sent
 								 * again yet; or NULL */
-} Passenger;
+} FlightOwner;
 
-#define SH_PREFIX passengers
-#define SH_ELEMENT_TYPE Passenger
+#define SH_PREFIX owners
+#define SH_ELEMENT_TYPE FlightOwner
 #define SH_KEY_TYPE uint32
 #define SH_KEY owner
 #define SH_HASH_KEY(tb, key) murmurhash32(key)
@@ -167,7 +167,7 @@ flight_init(Flight *flight, Client *client, Watches *watches,
 	dlist_init(&flight->submitted);
 	dlist_init(&flight->again);
 	dlist_init(&flight->out);
-	flight->passengers = passengers_create(context, 64, NULL);
+	flight->owners = owners_create(context, 64, NULL);
 }
 
 /* Submit a request, to be sent by flight_send(). */
@@ -249,7 +249,7 @@ flight_forget_out(Flight *flight)
 
 /* Move the first operation of a list into the flight. */
 static Operation *
-board(Flight *flight, dlist_head *list)
+add(Flight *flight, dlist_head *list)
 {
 	Operation  *op = dlist_container(Operation, node,
 									 dlist_pop_head_node(list));
@@ -299,7 +299,7 @@ flight_disconnect(Flight *flight)
 static void
 send_first(Flight *flight, dlist_head *list)
 {
-	operation_send(board(flight, list), flight->watches);
+	operation_send(add(flight, list), flight->watches);
 }
 
 static void
@@ -316,7 +316,7 @@ send_multi(Flight *flight, dlist_head *list, int count, bool is_batch)
 	Operation **ops = palloc(count * sizeof(Operation *));
 
 	for (int i = 0; i < count; i++)
-		ops[i] = board(flight, list);
+		ops[i] = add(flight, list);
 	if (++flight->last_batch == 0)
 		++flight->last_batch;
 	operation_send_multi(ops, count, is_batch, flight->last_batch,
@@ -425,31 +425,31 @@ static bool
 plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 {
 	RequestKind kind = op->request.kind;
-	Passenger  *passenger;
+	FlightOwner *owner;
 	dlist_head *list;
 	bool		found;
 
-	passenger = passengers_insert(flight->passengers, op->owner, &found);
+	owner = owners_insert(flight->owners, op->owner, &found);
 	if (!found)
 	{
-		passenger->wrote = passenger->put_off = passenger->put_back = false;
-		passenger->write = NULL;
+		owner->wrote = owner->deferred = owner->put_back = false;
+		owner->write = NULL;
 	}
 	if (op->request.group != 0)
 		list = &plan->groups;
 	else if (kind != REQUEST_CREATE && kind != REQUEST_DELETE &&
 			 kind != REQUEST_REQUEUE)
-		list = passenger->wrote ? &plan->behind : &plan->ahead;
+		list = owner->wrote ? &plan->behind : &plan->ahead;
 	else
 	{
 		list = &plan->writes;
-		if (passenger->wrote)
-			passenger->put_off = true;
+		if (owner->wrote)
+			owner->deferred = true;
 	}
-	if (passenger->put_off && op->request.group == 0)
+	if (owner->deferred && op->request.group == 0)
 		return false;
 	if (list == &plan->groups || list == &plan->writes)
-		passenger->wrote = true;
+		owner->wrote = true;
 
 	/* answers of one owner must keep their order */
 	if (kind == REQUEST_STAT && op->request.batch != 0 && !found &&
@@ -479,7 +479,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 	dlist_init(&plan->writes);
 	dlist_init(&plan->groups);
 	dlist_init(&plan->behind);
-	passengers_reset(flight->passengers);
+	owners_reset(flight->owners);
 	dlist_foreach_modify(iter, &flight->again)
 	{
 		/* this is the first write of its owner here */
@@ -580,9 +580,9 @@ next_piece(const Operation *op)
  * in it and behind it is, except groups.
  */
 static bool
-goes_again(Flight *flight, Operation *op)
+must_resend(Flight *flight, Operation *op)
 {
-	Passenger  *passenger;
+	FlightOwner *owner;
 
 	if (op->event.code == CLIENT_BATCH_FAILED)
 	{
@@ -592,12 +592,12 @@ goes_again(Flight *flight, Operation *op)
 	if (!flight->batch_failed ||
 		(op->request.group != 0 && !ZK_MUTATED(ZK_GROUP_AGAIN)))
 		return false;
-	passenger = passengers_lookup(flight->passengers, op->owner);
-	if (passenger && op->event.code == CLIENT_BATCH_FAILED)
-		passenger->put_back = true;
+	owner = owners_lookup(flight->owners, op->owner);
+	if (owner && op->event.code == CLIENT_BATCH_FAILED)
+		owner->put_back = true;
 	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
 		return op->event.code == CLIENT_BATCH_FAILED;
-	return passenger && passenger->put_back;
+	return owner && owner->put_back;
 }
 
 /*
@@ -608,8 +608,8 @@ goes_again(Flight *flight, Operation *op)
 static Operation *
 known_to_fail(Flight *flight, Operation *op)
 {
-	Passenger  *passenger = passengers_lookup(flight->passengers, op->owner);
-	Operation  *write = passenger->write;
+	FlightOwner *owner = owners_lookup(flight->owners, op->owner);
+	Operation  *write = owner->write;
 
 	if (op->request.kind != REQUEST_CHILDREN || write == NULL ||
 		write->request.kind != REQUEST_CREATE ||
@@ -621,8 +621,8 @@ known_to_fail(Flight *flight, Operation *op)
 	/* a failed write is a proof, so the server must have received it */
 	if (op->event.code != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
-	passenger->put_back = false;
-	passenger->write = NULL;
+	owner->put_back = false;
+	owner->write = NULL;
 	write->event.code = op->event.code;
 	client_put_back(&op->event, &op->event);
 	return write;
@@ -632,7 +632,7 @@ known_to_fail(Flight *flight, Operation *op)
 static void
 send_again(Flight *flight, Operation *op)
 {
-	passengers_lookup(flight->passengers, op->owner)->write =
+	owners_lookup(flight->owners, op->owner)->write =
 		op->event.code == CLIENT_BATCH_FAILED ? op : NULL;
 	operation_reset(op, flight->watches);
 	dlist_delete(&op->node);
@@ -683,7 +683,7 @@ flight_answer(Flight *flight, ClientEvent *event)
 		return NULL;
 	}
 	answer_without_directory(op);
-	if (goes_again(flight, op))
+	if (must_resend(flight, op))
 	{
 		Operation  *write = known_to_fail(flight, op);
 

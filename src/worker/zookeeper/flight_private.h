@@ -25,7 +25,7 @@ typedef struct Flight
 	dlist_head	submitted;
 	dlist_head	again;			/* to be sent before "submitted" */
 	dlist_head	out;			/* the flight that is out */
-	struct passengers_hash *passengers; /* in it */
+	struct owners_hash *owners; /* in it */
 	bool		batch_failed;	/* one of it */
 	uint32_t	last_batch;		/* ID of the latest multi; never 0 again */
 	int64		sent_ms;		/* zk_now_ms() when the latest was sent */

@@ -32,7 +32,7 @@
 #define SEQUENCE_SIZE		32
 
 /* The code for an answer that makes no sense: as if none had come. */
-#define UNHEARD		ZCONNECTIONLOSS
+#define UNACKNOWLEDGED	ZCONNECTIONLOSS
 
 /* A request that changes nothing, but goes through the leader as a write. */
 typedef struct Barrier
@@ -63,7 +63,7 @@ typedef struct Multi
 static int
 code_of(int rc)
 {
-	return rc > 0 ? UNHEARD : rc;
+	return rc > 0 ? UNACKNOWLEDGED : rc;
 }
 
 static void
@@ -87,7 +87,7 @@ callback_string(int rc, const char *value, const void *data)
 	{
 		event->string = value ? strdup(value) : NULL;
 		if (event->string == NULL)
-			code = UNHEARD;
+			code = UNACKNOWLEDGED;
 	}
 	client_post_answer(event, code);
 }
@@ -197,7 +197,7 @@ behind_barrier(const ClientEvent *event, int rc)
 {
 	if ((rc == ZOK || rc == ZNONODE) &&
 		event->barrier && !client_is_leaders(event->barrier->code))
-		return UNHEARD;
+		return UNACKNOWLEDGED;
 	return rc;
 }
 
@@ -212,9 +212,9 @@ callback_strings(int rc, const struct String_vector *strings,
 	rc = behind_barrier(event, rc);
 	code = code_of(rc);
 	if (rc == ZOK && !list_is_whole(strings))
-		code = UNHEARD;
+		code = UNACKNOWLEDGED;
 	else if (rc == ZOK && strings->count > 0 && !copy_children(event, strings))
-		code = UNHEARD;
+		code = UNACKNOWLEDGED;
 	client_post_answer(event, code);
 }
 
@@ -244,7 +244,7 @@ callback_acl(int rc, struct ACL_vector *acl,
 	int			code = code_of(rc);
 
 	if (rc == ZOK && (acl == NULL || acl->data == NULL))
-		code = UNHEARD;
+		code = UNACKNOWLEDGED;
 	else if (rc == ZOK)
 	{
 		event->acl_count = acl->count;
@@ -268,12 +268,12 @@ callback_data(int rc, const char *value, int value_len,
 	if (rc == ZOK && stat)
 		event->stat = *stat;
 	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
-		code = UNHEARD;			/* truncated, so unknown */
+		code = UNACKNOWLEDGED;		/* truncated, so unknown */
 	else if (rc == ZOK && value && value_len >= 0)
 	{
 		event->data = malloc((Size) value_len + 1);
 		if (event->data == NULL)
-			code = UNHEARD;
+			code = UNACKNOWLEDGED;
 		else
 		{
 			memcpy(event->data, value, value_len);

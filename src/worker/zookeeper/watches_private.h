@@ -27,7 +27,7 @@ typedef struct Watches
 								 * removed */
 	Size		bytes;			/* of the request that would set them again */
 	Size		chroot_len;		/* added to each path in that */
-	dlist_head	fired;			/* of Watcher: to be told */
+	dlist_head	fired;			/* of Watcher: to be reported */
 	bool		fired_deleted;	/* of the event being delivered */
 } Watches;
 

@@ -73,7 +73,7 @@ extern void __wrap_directory_leave(const char *path, int32_t number);
 extern int32_t __real_directory_next(const char *path);
 extern int32_t __wrap_directory_next(const char *path);
 
-static bool looked;				/* in this turn of the main loop */
+static bool looked;				/* in this iteration of the main loop */
 static Flight *flight_of_session;
 
 void
@@ -176,12 +176,12 @@ tell_of_cycle(Deadlocks *d, const char *part)
 {
 	const DeadlockEdge *const *edges;
 	int			n = deadlock_cycle(d, part, &edges);
-	SimEdge		told[DEADLOCK_CYCLE];
+	SimEdge		reported[DEADLOCK_CYCLE];
 	char		hash[DEADLOCK_HASH + 1];
 
 	strlcpy(hash, part, sizeof(hash));
 	for (int i = 0; i < n; i++)
-		told[i] = (SimEdge)
+		reported[i] = (SimEdge)
 	{
 		.teller = edges[i]->teller,.from = edges[i]->from.name,
 		.to = edges[i]->to.name,.keeper = edges[i]->keeper,
@@ -189,7 +189,7 @@ tell_of_cycle(Deadlocks *d, const char *part)
 	};
 	if (!looked)
 		check_blind_act(instance_number(sim_instance()));
-	check_cycle(instance_number(sim_instance()), hash, told, n);
+	check_cycle(instance_number(sim_instance()), hash, reported, n);
 }
 
 bool

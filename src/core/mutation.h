@@ -59,8 +59,6 @@ typedef enum ZkMutation
 								 * deleted */
 	ZK_DELETE_FORGOTTEN,		/* take a delete for done whose answer is
 								 * lost */
-	ZK_GROUP_AGAIN,				/* send a group again with other writes of its
-								 * owner */
 	ZK_CLAIM_STAYS,				/* do not end claims that are over */
 	ZK_CLAIM_OVERLOOKED,		/* when one begins, do not note when it must be
 								 * looked at */

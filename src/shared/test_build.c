@@ -62,7 +62,6 @@ static const struct config_enum_entry mutation_options[] = {
 	{"requeue_keeps_token", ZK_REQUEUE_KEEPS_TOKEN, false},
 	{"directory_stays", ZK_DIRECTORY_STAYS, false},
 	{"delete_forgotten", ZK_DELETE_FORGOTTEN, false},
-	{"group_again", ZK_GROUP_AGAIN, false},
 	{"claim_stays", ZK_CLAIM_STAYS, false},
 	{"claim_overlooked", ZK_CLAIM_OVERLOOKED, false},
 	{"claim_over_used", ZK_CLAIM_OVER_USED, false},

@@ -589,8 +589,7 @@ must_resend(Flight *flight, Operation *op)
 		flight->batch_failed = true;
 		op->piece = next_piece(op);
 	}
-	if (!flight->batch_failed ||
-		(op->request.group != 0 && !ZK_MUTATED(ZK_GROUP_AGAIN)))
+	if (!flight->batch_failed || op->request.group != 0)
 		return false;
 	owner = owners_lookup(flight->owners, op->owner);
 	if (owner && op->event.code == CLIENT_BATCH_FAILED)

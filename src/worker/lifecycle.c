@@ -56,7 +56,6 @@
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
-#include "worker/zookeeper/status.h"
 
 /*
  * The delay before another attempt to open a session; and if the server lacks

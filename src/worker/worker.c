@@ -36,7 +36,6 @@
 #include "worker/worker.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* How late ZK_WAKE_LATE is, so that more events arrive. */
 #define LATE_WAKE_US		50000

@@ -34,7 +34,7 @@
 #include "shared/test_build.h"
 #include "worker/lock/contender_private.h"
 #include "worker/wake.h"
-#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/session.h"
 
 /*
  * The most contenders that are watched for a revocation: the library sets all

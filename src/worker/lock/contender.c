@@ -52,7 +52,6 @@
 #include "utils/memutils.h"
 #include "worker/lock/contender_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* A UUID in use by a contender. */
 typedef struct ContenderUuid

@@ -23,7 +23,7 @@
 #include "shared/slots.h"
 #include "worker/lock/habits_private.h"
 #include "worker/lock/steps_private.h"
-#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/session.h"
 
 /* The slot is wanted: begin a contender, unless it has one. */
 static void

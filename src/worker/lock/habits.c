@@ -32,7 +32,7 @@
 #include "shared/stats.h"
 #include "worker/lock/habits_private.h"
 #include "worker/zookeeper/security.h"
-#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/session.h"
 
 /* The memory has room for four times as many locks: 3 MB, once it is full. */
 #define HABIT_BUCKETS		16384

@@ -39,7 +39,6 @@
 #include "worker/lock/steps_private.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* The pause before retrying what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000

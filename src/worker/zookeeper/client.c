@@ -7,8 +7,8 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, operation.c, features.c,
- * fault.c and security.c, where comments mark it.
+ * that runs in other threads is only in this file, operation.c, fault.c and
+ * security.c, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
@@ -241,11 +241,33 @@ client_answer_sync_check(int rc, const void *data)
 	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
 }
 
-/* A probe of features.c has been answered, or not. */
+/* A probe of session.c has been answered, or not. */
 void
 client_answer_probe(int rc, const void *data)
 {
 	post_notice((Client *) data, CLIENT_EVENT_PROBED, rc, NULL);
+}
+
+void
+client_answer_probe_create2(int rc, const char *value pg_attribute_unused(),
+							const struct Stat *stat pg_attribute_unused(),
+							const void *data)
+{
+	client_answer_probe(rc, data);
+}
+
+void
+client_answer_probe_create(int rc, const char *value pg_attribute_unused(),
+						   const void *data)
+{
+	client_answer_probe(rc, data);
+}
+
+void
+client_answer_probe_stat(int rc, const struct Stat *stat pg_attribute_unused(),
+						 const void *data)
+{
+	client_answer_probe(rc, data);
 }
 
 static void

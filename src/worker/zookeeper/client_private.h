@@ -130,10 +130,17 @@ extern void client_free_notice(ClientEvent *event);
 
 /*
  * Callbacks, with the Client as "data".  operation.c has those for the answers
- * to operations, features.c those of the library's types for probes.
+ * to operations.
  */
 extern void client_answer_sync_check(int rc, const void *data);
 extern void client_answer_probe(int rc, const void *data);
+extern void client_answer_probe_create2(int rc, const char *value,
+										const struct Stat *stat,
+										const void *data);
+extern void client_answer_probe_create(int rc, const char *value,
+									   const void *data);
+extern void client_answer_probe_stat(int rc, const struct Stat *stat,
+									 const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);
 

@@ -135,7 +135,7 @@ __wrap_flight_init(Flight *flight, Client *client, Watches *watches,
 	__real_flight_init(flight, client, watches, context);
 }
 
-/* The bytes of the watch that features.c sets to probe for its removal. */
+/* The bytes of the watch that session.c sets to probe for its removal. */
 #define PROBE_BYTES		23
 
 /*

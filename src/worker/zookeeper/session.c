@@ -4,9 +4,9 @@
  *		The instance's ZooKeeper session.
  *
  * It is opened, connects, is suspended and resumed, and ends.  It has a client
- * (client.c: the library's handle and the queue of events), its watches
- * (watches.c) and its operations (flight.c, operation.c).  These do not know
- * of this file: they are passed the parts of the session that they work on.
+ * (client.c: the library's handle and the queue of events), and its operations
+ * and watches (flight.c).  These do not know of this file: they are passed the
+ * parts of the session that they work on.
  *
  * session_next_event() delivers answers and watches to the owners of the
  * requests; it handles other client events, or turns them into events for the
@@ -43,7 +43,7 @@
  * while its probe is out.  Any other answer shows that the server has it.
  *
  * The library sends a request to remove watches only for a watch that it has;
- * so one is set before, on a missing znode.  It has no owner, and so watches.c
+ * so one is set before, on a missing znode.  It has no owner, and so flight.c
  * drops it if the connection is lost.  The library may have been given that
  * request before we hear of the loss, and send it on the next connection; so
  * the watch is noted by the answer, too.
@@ -84,7 +84,6 @@
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/watches_private.h"
 
 /*
  * More connections than these lost in a row without an answer are no accident.
@@ -129,7 +128,6 @@ typedef struct Features
 typedef struct Session
 {
 	Client		client;
-	Watches		watches;
 	Flight		flight;
 	Features	features;
 	ClientEvent *delivered;		/* the source of the last event, or NULL */
@@ -346,9 +344,8 @@ session_init(void)
 	context = AllocSetContextCreate(TopMemoryContext, "zklock session",
 									ALLOCSET_DEFAULT_SIZES);
 	client_init(&session.client);
-	watches_init(&session.watches, &session.client, context);
 	features_init(&session.features);
-	flight_init(&session.flight, &session.client, &session.watches, context);
+	flight_init(&session.flight, &session.client, context);
 	return fd;
 }
 
@@ -367,7 +364,7 @@ session_open(const SessionOptions *options)
 	const char *servers = options->servers;
 	clientid_t	id;
 
-	watches_begin(&session.watches, strlen(servers) - strcspn(servers, "/"));
+	flight_begin(&session.flight, strlen(servers) - strcspn(servers, "/"));
 	memcpy(session.auths, options->auths, sizeof(session.auths));
 	session.next_auth = session.auths;
 
@@ -449,8 +446,7 @@ session_close(void)
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
 	session.heartbeat_out = false;
-	watches_forget_all(&session.watches);
-	flight_forget_waiting(&session.flight);
+	flight_end(&session.flight);
 }
 
 /*
@@ -701,7 +697,7 @@ end_heartbeat(bool proof)
 static void
 take_proof(const Operation *op)
 {
-	bool		proof = operation_is_proof(op);
+	bool		proof = flight_is_proof(op);
 	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
 		session.flight.sent_ms;
 
@@ -763,7 +759,7 @@ probe_next(SessionEvent *event)
 	if (session.sync_check_out || features->out)
 		return false;
 	fault_enter_library(&saved);
-	sent = features_probe(features, &session.client, &session.watches);
+	sent = features_probe(features, &session.client, &session.flight.watches);
 	fault_leave_library(&saved);
 	if (sent)
 		return false;
@@ -793,7 +789,7 @@ end_sync_check(int code, SessionEvent *event)
 static bool
 end_probe(int code, SessionEvent *event)
 {
-	if (features_answer(&session.features, code, &session.watches) &&
+	if (features_answer(&session.features, code, &session.flight.watches) &&
 		session.client.connected)
 		return probe_next(event);
 	flight_hold_back(&session.flight);
@@ -872,8 +868,6 @@ end_connection(void)
 	session.sync_check_out = false;
 	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect(&session.flight);
-	watches_drop(&session.watches);
-	watches_bound(&session.watches);
 	lease_disconnect(&session.lease);
 }
 
@@ -921,8 +915,8 @@ take_event(ClientEvent *client_event, Incoming *in)
 			found = fill_answer(op, in);
 			break;
 		case CLIENT_EVENT_WATCH:
-			watches_fire(&session.watches, client_event->string,
-						 client_event->code);
+			flight_fire(&session.flight, client_event->string,
+						client_event->code);
 			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
 			found = end_sync_check(client_event->code, event);
@@ -965,7 +959,7 @@ next_incoming(Incoming *in)
 	{
 		ClientEvent *client_event;
 
-		if (watches_next(&session.watches, &in->owner, &in->answer))
+		if (flight_next_fired(&session.flight, &in->owner, &in->answer))
 			return true;
 		client_event = client_next_message();
 		if (client_event == NULL)

@@ -17,7 +17,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/habits.c
+ *		src/worker/habits.c
  *
  *-------------------------------------------------------------------------
  */
@@ -30,7 +30,7 @@
 #include "shared/lock_stats.h"
 #include "shared/settings.h"
 #include "shared/stats.h"
-#include "worker/lock/habits_private.h"
+#include "worker/habits_private.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 

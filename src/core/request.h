@@ -4,7 +4,7 @@
  *		A request to ZooKeeper, and its answer.
  *
  * The state machines of core/ and the files of the worker make Requests and
- * receive RequestAnswers.  worker/zookeeper/operation.c carries requests out.
+ * receive RequestAnswers.  worker/zookeeper/flight.c carries requests out.
  *
  * Copyright (c) 2026, zklock developers
  *

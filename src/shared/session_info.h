@@ -22,7 +22,7 @@
 
 /*
  * The most bytes that the paths of a session's nodes may take, each with
- * ZK_PATH_BYTES more: worker/lock/contender.c has the reason.
+ * ZK_PATH_BYTES more: worker/contender.c has the reason.
  */
 #define ZK_MAX_PATH_BYTES	(1024 * 1024)
 #define ZK_PATH_BYTES		4

@@ -89,7 +89,6 @@
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
-#include "worker/zookeeper/status.h"
 
 /* How often to create what somebody else removes at once. */
 #define MAX_MADE		3

@@ -47,16 +47,15 @@
 #include "storage/latch.h"
 #include "utils/guc.h"
 #include "utils/pidfile.h"
+#include "worker/contender.h"
 #include "worker/deadlock.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
-#include "worker/lock/contender.h"
 #include "worker/reads.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
-#include "worker/zookeeper/status.h"
 
 /*
  * The delay before another attempt to open a session; and if the server lacks

@@ -44,7 +44,6 @@
 #include "worker/fleet.h"
 #include "worker/reads.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* The most reads that are out at a time. */
 #define MAX_OUT		16

@@ -49,8 +49,8 @@
 #include "shared/holders.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "worker/contender.h"
 #include "worker/foreign.h"
-#include "worker/lock/contender.h"
 #include "worker/queues.h"
 #include "worker/waits.h"
 

@@ -27,16 +27,15 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
+#include "worker/contender.h"
 #include "worker/deadlock.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
-#include "worker/lock/contender.h"
 #include "worker/reads.h"
 #include "worker/wake.h"
 #include "worker/worker.h"
 #include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* How late ZK_WAKE_LATE is, so that more events arrive. */
 #define LATE_WAKE_US		50000

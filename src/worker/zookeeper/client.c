@@ -7,8 +7,8 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, operation.c, features.c,
- * fault.c and security.c, where comments mark it.
+ * that runs in other threads is only in this file, fault.c and security.c, where
+ * comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
@@ -20,6 +20,10 @@
  * (CLIENT_EVENT_CLOSED).  A handle that is no longer wanted when it has been
  * made is closed by the same thread.  A process that ends waits for none of
  * these threads.
+ *
+ * Operations.  One is allocated in one piece (flight.c), with its answer at the
+ * beginning, which the callback fills in.  So it must not be freed between the
+ * request and the answer, unless the handle is closed.
  *
  * Locking.  event_lock, one for the process, guards the last four fields of
  * each Client (passed, queue, queue_end, answers_left), the static
@@ -46,7 +50,7 @@
  * of their own, that of log_client, which never has a handle.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
- * the session ends at the wrong moment (ZOOKEEPER-2802).  watches.c has one
+ * the session ends at the wrong moment (ZOOKEEPER-2802).  flight.c has one
  * exception, which asks no server.
  *
  * Copyright (c) 2026, zklock developers
@@ -63,9 +67,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/lock/znode.h"
 #include "core/mutation.h"
 #include "core/reason.h"
 #include "shared/clock.h"
+#include "shared/compat.h"
 #include "shared/settings.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
@@ -76,6 +82,12 @@
  */
 #define MIN_HANDSHAKE_MS		1000
 #define HANDSHAKES_PER_TIMEOUT	3
+
+/* More than a sequence number can add to a path. */
+#define SEQUENCE_SIZE		32
+
+/* The code for an answer that makes no sense: as if none had come. */
+#define UNACKNOWLEDGED		ZCONNECTIONLOSS
 
 /* More than the size of a handle of the library. */
 #define NO_HANDLE_SIZE			(64 * 1024)
@@ -101,6 +113,22 @@ static bool left_open = false;	/* a handle that could not be closed */
  */
 static const zhandle_t *no_handle = NULL;
 static bool asked_for_none = false;
+
+/* A request that changes nothing, but goes through the leader as a write. */
+typedef struct Barrier
+{
+	zoo_op_result_t checked;
+	int			code;			/* ZOO_ERRORS */
+} Barrier;
+
+/* Operations that succeed or fail together: a group or a batch. */
+typedef struct Multi
+{
+	bool		is_batch;
+	int			count;
+	zoo_op_result_t *results;
+	ClientEvent *answers[FLEXIBLE_ARRAY_MEMBER];	/* NULL: the next one's */
+} Multi;
 
 /* For the thread that makes a handle; malloc'd, with its strings. */
 typedef struct Opening
@@ -156,15 +184,12 @@ wake_main(void)
 }
 
 /*
- * client_post
- *		Append "count" events, chained from the first to the last, to their
- *		client's queue.
- *
- * The main thread calls this, too, if the library rejects the operations that
- * the events are to answer.
+ * Append "count" events, chained from the first to the last, to their client's
+ * queue.  The main thread calls this, too, if the library rejects the
+ * operations that the events are to answer.
  */
-void
-client_post(ClientEvent *first, ClientEvent *last, int count)
+static void
+post_events(ClientEvent *first, ClientEvent *last, int count)
 {
 	Client	   *client = first->client;
 	bool		wakes = true;
@@ -202,7 +227,7 @@ post_notice(Client *client, ClientEventKind kind, int code, const char *string)
 		event->client = client;
 		event->kind = kind;
 		event->code = code;
-		client_post(event, event, 1);
+		post_events(event, event, 1);
 	}
 	else
 	{
@@ -214,17 +239,14 @@ post_notice(Client *client, ClientEventKind kind, int code, const char *string)
 }
 
 /*
- * client_post_answer
- *		Queue the answer to an operation.
- *
- * "code" is one of ZOO_ERRORS.  The main thread calls this, too, if the
- * library rejects the operation.
+ * Queue the answer to an operation; "code" is one of ZOO_ERRORS.  The main
+ * thread calls this, too, if the library rejects the operation.
  */
-void
-client_post_answer(ClientEvent *answer, int code)
+static void
+post_answer(ClientEvent *answer, int code)
 {
 	answer->code = code;
-	client_post(answer, answer, 1);
+	post_events(answer, answer, 1);
 }
 
 /*
@@ -241,11 +263,343 @@ client_answer_sync_check(int rc, const void *data)
 	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
 }
 
-/* A probe of features.c has been answered, or not. */
+/* A probe of session.c has been answered, or not. */
 void
 client_answer_probe(int rc, const void *data)
 {
 	post_notice((Client *) data, CLIENT_EVENT_PROBED, rc, NULL);
+}
+
+void
+client_answer_probe_create2(int rc, const char *value pg_attribute_unused(),
+							const struct Stat *stat pg_attribute_unused(),
+							const void *data)
+{
+	client_answer_probe(rc, data);
+}
+
+void
+client_answer_probe_create(int rc, const char *value pg_attribute_unused(),
+						   const void *data)
+{
+	client_answer_probe(rc, data);
+}
+
+void
+client_answer_probe_stat(int rc, const struct Stat *stat pg_attribute_unused(),
+						 const void *data)
+{
+	client_answer_probe(rc, data);
+}
+
+/*
+ * Callbacks for the answers to operations.  "data" is the ClientEvent to be
+ * filled in; for callback_barrier() the Barrier, for callback_multi() the
+ * Multi.
+ *
+ * What the library delivers is not trusted: a missing string or an impossible
+ * code counts as a lost answer.
+ */
+
+/* The error code of a server.  It has no positive ones; we do. */
+static int
+code_of(int rc)
+{
+	return rc > 0 ? UNACKNOWLEDGED : rc;
+}
+
+static void
+callback_void(int rc, const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+
+	if (event)					/* else a step before the operation itself */
+		post_answer(event, code_of(rc));
+}
+
+static void
+callback_string(int rc, const char *value, const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+	int			code = code_of(rc);
+
+	if (event == NULL)
+		return;
+	if (rc == ZOK)
+	{
+		event->string = value ? strdup(value) : NULL;
+		if (event->string == NULL)
+			code = UNACKNOWLEDGED;
+	}
+	post_answer(event, code);
+}
+
+static void
+callback_create(int rc, const char *value, const struct Stat *stat,
+				const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+
+	if (rc == ZOK && stat)
+		event->stat = *stat;
+	callback_string(rc, value, data);
+}
+
+/*
+ * A parent of a directory is answered just before the directory; "data" is the
+ * Client.  One that is missing has been collected meanwhile, but for the
+ * topmost one, which is missing if the chroot is.
+ */
+static void
+callback_parent(int rc, const char *value pg_attribute_unused(),
+				const void *data)
+{
+	Client	   *client = (Client *) data;
+
+	if (client->parents_code == ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
+		client->parents_code = code_of(rc);
+}
+
+static void
+callback_topmost(int rc, const char *value, const void *data)
+{
+	Client	   *client = (Client *) data;
+
+	client->parents_code = rc == ZNONODE ? rc : ZOK;
+	callback_parent(rc, value, data);
+}
+
+/* A directory, behind its parents. */
+static void
+callback_directory(int rc, const char *value, const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+
+	event->parents_code = event->client->parents_code;
+	callback_string(rc, value, data);
+}
+
+/* The barrier before an operation is answered before it. */
+static void
+callback_barrier(int rc, const void *data)
+{
+	Barrier    *barrier = (Barrier *) data;
+
+	barrier->code = rc;
+}
+
+/*
+ * A truncated list has no strings at its end, or none at all.  Part of a queue
+ * would look like a queue without the others.  The list may claim to have 2^31
+ * strings, which the library would free one by one: set the count to the
+ * strings that exist.
+ */
+static bool
+list_is_whole(const struct String_vector *strings)
+{
+	if (strings == NULL || strings->count < 0 ||
+		(strings->count > 0 && strings->data == NULL))
+		return false;
+	for (int i = 0; i < strings->count; i++)
+	{
+		if (strings->data[i] != NULL)
+			continue;
+		((struct String_vector *) strings)->count = i;
+		return false;
+	}
+	return true;
+}
+
+/* Copy a list into one block; false if there is no memory. */
+static bool
+copy_children(ClientEvent *event, const struct String_vector *strings)
+{
+	Size		size = strings->count * sizeof(char *);
+	char	   *end;
+
+	for (int i = 0; i < strings->count; i++)
+		size += strlen(strings->data[i]) + 1;
+	event->children = malloc(size);
+	if (event->children == NULL)
+		return false;
+	end = (char *) (event->children + strings->count);
+	for (int i = 0; i < strings->count; i++)
+	{
+		event->children[i] = end;
+		strcpy(end, strings->data[i]);
+		end += strlen(end) + 1;
+	}
+	event->nchildren = strings->count;
+	return true;
+}
+
+/* What was read behind a failed barrier does not count. */
+static int
+behind_barrier(const ClientEvent *event, int rc)
+{
+	if ((rc == ZOK || rc == ZNONODE) &&
+		event->barrier && !client_is_leaders(event->barrier->code))
+		return UNACKNOWLEDGED;
+	return rc;
+}
+
+static void
+callback_strings(int rc, const struct String_vector *strings,
+				 const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+	int			code;
+
+	event->read = rc == ZOK;
+	rc = behind_barrier(event, rc);
+	code = code_of(rc);
+	if (rc == ZOK && !list_is_whole(strings))
+		code = UNACKNOWLEDGED;
+	else if (rc == ZOK && strings->count > 0 && !copy_children(event, strings))
+		code = UNACKNOWLEDGED;
+	post_answer(event, code);
+}
+
+static void
+callback_stat(int rc, const struct Stat *stat, const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+
+	if (rc == ZOK && stat)
+		event->stat = *stat;
+	post_answer(event, code_of(rc));
+}
+
+/* Does this let everybody do more than read? */
+static bool
+is_open(const struct ACL *acl)
+{
+	return (acl->perms & ~ZOO_PERM_READ) != 0 &&
+		(acl->id.scheme == NULL || strcmp(acl->id.scheme, "world") == 0);
+}
+
+static void
+callback_acl(int rc, struct ACL_vector *acl,
+			 struct Stat *stat pg_attribute_unused(), const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+	int			code = code_of(rc);
+
+	if (rc == ZOK && (acl == NULL || acl->data == NULL))
+		code = UNACKNOWLEDGED;
+	else if (rc == ZOK)
+	{
+		event->acl_count = acl->count;
+		for (int i = 0; i < acl->count; i++)
+			event->acl_open |= is_open(&acl->data[i]);
+	}
+	post_answer(event, code);
+}
+
+static void
+callback_data(int rc, const char *value, int value_len,
+			  const struct Stat *stat, const void *data)
+{
+	ClientEvent *event = (ClientEvent *) data;
+	int			code;
+
+	event->read = rc == ZOK;
+	rc = behind_barrier(event, rc);
+	code = code_of(rc);
+	event->data_len = -1;
+	if (rc == ZOK && stat)
+		event->stat = *stat;
+	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
+		code = UNACKNOWLEDGED;			/* truncated, so unknown */
+	else if (rc == ZOK && value && value_len >= 0)
+	{
+		event->data = malloc((Size) value_len + 1);
+		if (event->data == NULL)
+			code = UNACKNOWLEDGED;
+		else
+		{
+			memcpy(event->data, value, value_len);
+			event->data_len = value_len;
+		}
+	}
+	post_answer(event, code);
+}
+
+/* Does operation "one" report to the events of operation "that"? */
+static bool
+is_part(const Multi *multi, int one, int that)
+{
+	return one == that ||
+		(one >= 0 && one == that - 1 && multi->answers[one] == NULL);
+}
+
+/*
+ * Queue all answers of a multi at once.  The main thread, which also calls
+ * this if the library rejects a multi, may free the multi as soon as it has
+ * the last answer.
+ */
+static void
+post_multi(const Multi *multi)
+{
+	ClientEvent *first = NULL;
+	ClientEvent *last = NULL;
+	int			count = 0;
+
+	for (int i = 0; i < multi->count; i++)
+	{
+		if (multi->answers[i] == NULL)
+			continue;
+		if (last == NULL)
+			first = multi->answers[i];
+		else
+			last->next = multi->answers[i];
+		last = multi->answers[i];
+		count++;
+	}
+	post_events(first, last, count);
+}
+
+/*
+ * A multi can fail in two ways.  If one of its operations fails, that one has
+ * its error, those before it have none, and those after it have
+ * ZRUNTIMEINCONSISTENCY, since the server did not try them.  If the request
+ * fails or the connection is lost, all have the same error.
+ */
+static void
+callback_multi(int rc, const void *data)
+{
+	const Multi *multi = data;
+	bool		one_failed = false;
+	int			failed = -1;
+
+	for (int i = 0; i < multi->count; i++)
+	{
+		int			own = multi->results[i].err;
+
+		if (own != rc)
+			one_failed = true;
+		else if (failed < 0 && own < ZAPIERROR && own != ZRUNTIMEINCONSISTENCY)
+			failed = i;
+	}
+	for (int i = 0; i < multi->count; i++)
+	{
+		ClientEvent *event = multi->answers[i];
+		int			own = multi->results[i].err;
+
+		if (event == NULL)
+			continue;
+		event->code = code_of(rc);
+		event->failed = failed;
+		if (!one_failed || is_part(multi, failed, i))
+			;
+		else if (multi->is_batch)
+			event->code = CLIENT_BATCH_FAILED;
+		else if (rc < ZAPIERROR)
+			event->code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
+		if (event->code == ZOK)
+			event->created = multi->results[i].value;
+	}
+	post_multi(multi);
 }
 
 static void
@@ -615,16 +969,15 @@ client_await_event(int64 until_ms)
 }
 
 /*
- * client_send_multi
- *		As zoo_amulti(), which must not be called directly.
+ * As zoo_amulti(), which must not be called directly.
  *
  * If the session ends meanwhile, the library may still accept the multi, and
  * answers it when the handle is closed.
  */
-int
-client_send_multi(Client *client, int count, const zoo_op_t *zops,
-				  zoo_op_result_t *results, void_completion_t callback,
-				  const void *data)
+static int
+pass_multi(Client *client, int count, const zoo_op_t *zops,
+		   zoo_op_result_t *results, void_completion_t callback,
+		   const void *data)
 {
 	int			rc;
 
@@ -651,7 +1004,323 @@ client_send_check(Client *client, zoo_op_result_t *checked,
 	zoo_op_t	zop;
 
 	zoo_check_op_init(&zop, "/", -1);
-	return client_send_multi(client, 1, &zop, checked, callback, data);
+	return pass_multi(client, 1, &zop, checked, callback, data);
+}
+
+/* Read the node or list its children, with a watch. */
+static int
+send_watch(Operation *op)
+{
+	Client	   *client = op->event.client;
+
+	if (op->request.kind == REQUEST_LIST)
+		return zoo_awget_children(client->handle, op->path,
+								  client_watch_fired, client,
+								  callback_strings, &op->event);
+	return zoo_awget(client->handle, op->path, client_watch_fired, client,
+					 callback_data, &op->event);
+}
+
+static int
+send_unwatch(Operation *op)
+{
+	if (op->unwatched != 0)
+		return zoo_aremove_all_watches(op->event.client->handle, op->path,
+									   op->unwatched, 0,
+									   (void_completion_t *) callback_void,
+									   &op->event);
+	post_answer(&op->event, ZOK);
+	return ZOK;
+}
+
+static int
+data_len(const Operation *op)
+{
+	return op->request.data ? (int) strlen(op->request.data) : -1;
+}
+
+/* The ACL of a node; a persistent one is readable by others. */
+static const struct ACL_vector *
+acl_of(const Operation *op)
+{
+	const struct ACL_vector *acl = op->event.client->acl;
+	static struct ACL acls[2];
+	static const struct ACL_vector readable = {lengthof(acls), acls};
+
+	if (acl != &ZOO_CREATOR_ALL_ACL || !op->request.persistent)
+		return acl;
+	acls[0].perms = ZOO_PERM_ALL;
+	acls[0].id = ZOO_AUTH_IDS;
+	acls[1].perms = ZOO_PERM_READ;
+	acls[1].id = ZOO_ANYONE_ID_UNSAFE;
+	return &readable;
+}
+
+/*
+ * Create a directory and its parents, which are plain nodes.  If one of those
+ * cannot be made, the create of the directory fails.
+ */
+static int
+send_mkdirs(Operation *op)
+{
+	ClientEvent *event = &op->event;
+	Client	   *client = event->client;
+	const char *first = strchr(op->path + 1, '/');
+	char		parent[ZNODE_PATH_SIZE];
+
+	for (const char *slash = first; slash != NULL;
+		 slash = strchr(slash + 1, '/'))
+	{
+		strlcpy(parent, op->path, slash - op->path + 1);
+		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
+					ZOO_PERSISTENT, slash == first ?
+					callback_topmost : callback_parent, client);
+	}
+
+	/* a directory without parents is the topmost one itself */
+	event->parents_code = first ? ZOK : ZNONODE;
+	return zoo_acreate(client->handle, op->path, op->request.data,
+					   data_len(op), acl_of(op), op->request.persistent ?
+					   ZOO_PERSISTENT : ZOO_CONTAINER,
+					   first ? callback_directory : callback_string, event);
+}
+
+/* Pass the operation to the library; returns one of ZOO_ERRORS. */
+static int
+send_by_kind(Operation *op)
+{
+	ClientEvent *event = &op->event;
+	Client	   *client = event->client;
+	zhandle_t  *handle = client->handle;
+	const char *data = op->request.data;
+
+	op->parent_lost = false;
+	switch (op->request.kind)
+	{
+		case REQUEST_MKDIRS:
+			return send_mkdirs(op);
+		case REQUEST_MKDIR:
+			return zoo_acreate(handle, op->path, data, data_len(op),
+							   acl_of(op), op->request.persistent ?
+							   ZOO_PERSISTENT : ZOO_CONTAINER,
+							   callback_string, event);
+		case REQUEST_CREATE:
+			return zoo_acreate2(handle, op->path, data, data_len(op),
+								client->acl, op->request.exact ?
+								ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL,
+								callback_create, event);
+		case REQUEST_SYNC:
+			zoo_async(handle, op->path, callback_string, NULL);
+			pg_fallthrough;		/* FALLTHROUGH */
+		case REQUEST_SEARCH:
+		case REQUEST_CHILDREN:
+			return zoo_aget_children(handle, op->path, 0,
+									 callback_strings, event);
+		case REQUEST_LIST:
+		case REQUEST_WATCH:
+			return send_watch(op);
+		case REQUEST_GET:
+			return zoo_aget(handle, op->path, 0, callback_data, event);
+		case REQUEST_SET:
+			return zoo_aset(handle, op->path, data, data_len(op),
+							op->request.version, callback_stat, event);
+		case REQUEST_UNWATCH:
+			return send_unwatch(op);
+		case REQUEST_STAT:
+			return zoo_aexists(handle, op->path, 0, callback_stat, event);
+		case REQUEST_DELETE:
+		case REQUEST_DELETE_ORPHAN:
+		case REQUEST_RMDIR:
+			return zoo_adelete(handle, op->path, -1, callback_void, event);
+		case REQUEST_SET_ACL:
+			return zoo_aset_acl(handle, op->path, -1,
+								unconstify(struct ACL_vector *, acl_of(op)),
+								callback_void, event);
+		case REQUEST_GET_ACL:
+			return zoo_aget_acl(handle, op->path, callback_acl, event);
+		case REQUEST_REQUEUE:
+		case REQUEST_CHECK:
+			break;				/* in a multi only: client_send_multi() */
+	}
+	return ZBADARGUMENTS;
+}
+
+/* The same, behind a barrier if required (session.c). */
+static int
+send_behind_barrier(Operation *op)
+{
+	ClientEvent *event = &op->event;
+	int			rc;
+
+	if (!op->request.barrier)
+		return send_by_kind(op);
+	event->barrier = calloc(1, sizeof(Barrier));
+	if (event->barrier == NULL)
+		return ZSYSTEMERROR;
+	rc = client_send_check(event->client, &event->barrier->checked,
+						   callback_barrier, event->barrier);
+	if (rc != ZOK)
+	{
+		free(event->barrier);
+		event->barrier = NULL;
+		return rc;
+	}
+	rc = send_by_kind(op);
+	if (rc != ZOK)
+		event->barrier = NULL;	/* left to its answer: out of memory */
+	return rc;
+}
+
+/*
+ * Did the library reject a request, so that we must answer it?  ZINVALIDSTATE
+ * is the end of the session, an event of its own, which ends the operation
+ * too.
+ */
+static bool
+was_refused(int rc)
+{
+	return rc != ZOK && rc != ZINVALIDSTATE;
+}
+
+/*
+ * client_send
+ *		Pass an operation to the library, alone.
+ *
+ * It is answered in any case, unless the session ends.
+ */
+void
+client_send(Operation *op)
+{
+	int			rc;
+
+	if (op->heartbeat)
+		rc = client_send_check(op->event.client, &op->checked,
+							   callback_void, &op->event);
+	else
+		rc = send_behind_barrier(op);
+	if (was_refused(rc))
+		post_answer(&op->event, rc);
+}
+
+/*
+ * Make a multi, followed by room for the results and their paths: all that the
+ * library uses until it has answered.
+ */
+static Multi *
+make_multi(Operation *const *ops, int count, bool is_batch,
+		   MemoryContext context)
+{
+	Multi	   *multi;
+	Size		size = offsetof(Multi, answers);
+	int			parts = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		size += strlen(ops[i]->path) + SEQUENCE_SIZE;
+		parts += operation_parts(ops[i]);
+	}
+	size += parts * (sizeof(ClientEvent *) + sizeof(zoo_op_result_t));
+	multi = MemoryContextAlloc(context, size);
+	multi->is_batch = is_batch;
+	multi->count = parts;
+	multi->results = (zoo_op_result_t *) &multi->answers[parts];
+	memset(multi->results, 0, parts * sizeof(zoo_op_result_t));
+	parts = 0;
+	for (int i = 0; i < count; i++)
+	{
+		if (operation_parts(ops[i]) > 1)
+			multi->answers[parts++] = NULL;
+		multi->answers[parts++] = &ops[i]->event;
+	}
+	for (int i = 0; i < parts; i++)
+		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
+	return multi;
+}
+
+/* Add a create to a multi; *room is for its path. */
+static void
+add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
+{
+	int			size = strlen(path) + SEQUENCE_SIZE;
+
+	**room = '\0';
+	zoo_create_op_init(zop, path, op->request.data, data_len(op),
+					   op->event.client->acl, op->request.exact ?
+					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
+	*room += size;
+}
+
+/* Add an operation to a multi, in operation_parts() parts. */
+static void
+add_operation(zoo_op_t *zop, Operation *op, char **room)
+{
+	switch (op->request.kind)
+	{
+		case REQUEST_DELETE:
+			zoo_delete_op_init(zop, op->path, -1);
+			break;
+		case REQUEST_CHECK:
+			zoo_check_op_init(zop, op->path, op->request.version);
+			break;
+		case REQUEST_SET:
+			zoo_set_op_init(zop, op->path, op->request.data, data_len(op),
+							op->request.version, &op->event.stat);
+			break;
+		case REQUEST_REQUEUE:
+			zoo_delete_op_init(zop, op->path, -1);
+			add_create(zop + 1, op, op->prefix, room);
+			break;
+		default:
+			add_create(zop, op, op->path, room);
+			break;
+	}
+}
+
+/*
+ * client_send_multi
+ *		Pass creates and deletes, or a group, to the library as one multi.
+ *
+ * "id" becomes the batch of what it creates.  "is_batch": the operations are
+ * unrelated, and if one fails the others are answered CLIENT_BATCH_FAILED.
+ * All are answered in any case, unless the session ends.  The multi, in
+ * "context", is freed with the last of them.
+ */
+void
+client_send_multi(Operation *const *ops, int count, bool is_batch,
+				  uint32_t id, MemoryContext context)
+{
+	Multi	   *multi = make_multi(ops, count, is_batch, context);
+	Client	   *client = ops[0]->event.client;
+	zoo_op_t   *zops = palloc(multi->count * sizeof(zoo_op_t));
+	char	   *room = (char *) &multi->results[multi->count];
+	int			n = 0;
+	int			rc;
+
+	for (int i = 0; i < count; i++)
+	{
+		Operation  *op = ops[i];
+
+		add_operation(&zops[n], op, &room);
+		n += operation_parts(op);
+		if (operation_creates(op))
+			op->request.batch = id;
+		op->place = n - 1;
+		op->place_count = multi->count;
+	}
+	ops[count - 1]->multi = multi;
+
+	rc = pass_multi(client, multi->count, zops, multi->results,
+					callback_multi, multi);
+	if (was_refused(rc))
+	{
+		for (int i = 0; i < count; i++)
+		{
+			ops[i]->event.code = is_batch ? CLIENT_BATCH_FAILED : rc;
+			ops[i]->event.failed = -1;
+		}
+		post_multi(multi);
+	}
+	pfree(zops);
 }
 
 /* Is this the stat of an ephemeral node of our session? */
@@ -780,19 +1449,20 @@ client_put_back(ClientEvent *first, ClientEvent *last)
 	client->taken = first;
 }
 
-/*
- * client_free_answer
- *		Free what callbacks have put into an answer; the event itself is
- *		part of an operation.
- */
+/* Free what an operation's answer has, and its multi with the last of it. */
 void
-client_free_answer(ClientEvent *event)
+client_free_answer(Operation *op)
 {
+	ClientEvent *event = &op->event;
+
 	free(event->string);
 	if (!ZK_MUTATED(ZK_ANSWER_LEAKED))
 		free(event->children);
 	free(event->data);
 	free(event->barrier);
+	if (op->multi)
+		pfree(op->multi);
+	op->multi = NULL;
 }
 
 /* Free an event that is not an answer. */

@@ -15,6 +15,9 @@
 
 #include <zookeeper/zookeeper.h>
 
+#include "core/request.h"
+#include "lib/ilist.h"
+
 struct SaslParams;				/* security.c */
 
 /* Not one of ZOO_ERRORS: another operation of the batch has failed. */
@@ -52,7 +55,7 @@ typedef struct ClientEvent
 	const char *created;		/* path, in the memory of the multi, or NULL */
 	struct Barrier *barrier;	/* what the request is behind, or NULL;
 								 * malloc'd */
-	int			parents_code;	/* MKDIRS: of the parents, see operation.c */
+	int			parents_code;	/* MKDIRS: of the parents */
 	char	  **children;		/* one malloc'd block */
 	int			nchildren;
 	bool		read;			/* the server has read this and set the watch,
@@ -86,7 +89,7 @@ typedef struct Client
 								 * report */
 	ClientEvent *taken;			/* taken from the queue, not delivered yet */
 
-	/* For the library's thread that delivers answers: see operation.c. */
+	/* For the library's thread that delivers answers: see callback_parent(). */
 	int			parents_code;
 
 	/* Shared with other threads, under event_lock of client.c. */
@@ -96,6 +99,56 @@ typedef struct Client
 	ClientEvent **queue_end;
 	int			answers_left;	/* unanswered operations of the flight */
 } Client;
+
+/*
+ * In place of one of ZOO_ERRORS: the stat that stood for this one has failed.
+ */
+#define OPERATION_NOT_SHARED	(CLIENT_BATCH_FAILED + 1)
+
+/* The ID of no owner. */
+#define NOBODY				0
+
+typedef struct Operation
+{
+	ClientEvent event;			/* the answer; must be first */
+	dlist_node	node;			/* in a list of the flight */
+	uint32_t	owner;			/* or NOBODY: of a heartbeat */
+	Request		request;		/* its "batch" is also, of CREATE and REQUEUE,
+								 * the ID of its multi */
+	int			place;			/* its number in its multi, or that of its last
+								 * part */
+	int			place_count;	/* the number of operations in that multi */
+	int			piece;			/* the most operations of its next batch, after
+								 * one that failed; or 0 */
+	struct Operation *sharer;	/* STAT: the next one that this stands for */
+	struct Multi *multi;		/* to be freed with this operation, or NULL */
+	bool		directory_deleted;	/* CREATE: since it was submitted */
+	bool		parent_lost;	/* MKDIR, MKDIRS: the connection was lost since
+								 * it was sent, and the create of the parent
+								 * perhaps with it */
+	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
+								 * server, or 0 */
+	bool		heartbeat;		/* it is only that */
+	zoo_op_result_t checked;	/* of a heartbeat */
+	char	   *prefix;			/* REQUEUE: path to create, without the
+								 * number */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
+} Operation;
+
+/* Does this create a sequential znode? */
+static inline bool
+operation_creates(const Operation *op)
+{
+	return op->request.kind == REQUEST_CREATE ||
+		op->request.kind == REQUEST_REQUEUE;
+}
+
+/* The number of operations in a multi that this takes. */
+static inline int
+operation_parts(const Operation *op)
+{
+	return op->request.kind == REQUEST_REQUEUE ? 2 : 1;
+}
 
 /* The process. */
 extern int	client_init_process(void);
@@ -109,9 +162,9 @@ extern void client_open(Client *client, const char *servers, int timeout_ms,
 extern bool client_hangs(Client *client);
 extern void client_close(Client *client);
 extern void client_await_event(int64 until_ms);
-extern int	client_send_multi(Client *client, int count, const zoo_op_t *zops,
-							  zoo_op_result_t *results,
-							  void_completion_t callback, const void *data);
+extern void client_send(Operation *op);
+extern void client_send_multi(Operation *const *ops, int count, bool is_batch,
+							  uint32_t id, MemoryContext context);
 extern int	client_send_check(Client *client, zoo_op_result_t *checked,
 							  void_completion_t callback, const void *data);
 extern bool client_is_leaders(int code);
@@ -120,20 +173,22 @@ extern bool client_is_ours(const Client *client, const struct Stat *stat);
 /* Events. */
 extern void client_reset_wake(void);
 extern void client_expect_answers(Client *client, int count);
-extern void client_post_answer(ClientEvent *answer, int code);
-extern void client_post(ClientEvent *first, ClientEvent *last, int count);
 extern ClientEvent *client_next_event(Client *client);
 extern ClientEvent *client_next_message(void);
 extern void client_put_back(ClientEvent *first, ClientEvent *last);
-extern void client_free_answer(ClientEvent *event);
+extern void client_free_answer(Operation *op);
 extern void client_free_notice(ClientEvent *event);
 
-/*
- * Callbacks, with the Client as "data".  operation.c has those for the answers
- * to operations, features.c those of the library's types for probes.
- */
+/* Callbacks, with the Client as "data". */
 extern void client_answer_sync_check(int rc, const void *data);
 extern void client_answer_probe(int rc, const void *data);
+extern void client_answer_probe_create2(int rc, const char *value,
+										const struct Stat *stat,
+										const void *data);
+extern void client_answer_probe_create(int rc, const char *value,
+									   const void *data);
+extern void client_answer_probe_stat(int rc, const struct Stat *stat,
+									 const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);
 

@@ -62,6 +62,19 @@
  * So however many writes fail, a few flights settle it.  One failure costs two
  * more requests, and those for what was sent behind.
  *
+ * Watches.  The library has one watch for each path and type, however often it is set.
+ * The types are those of the request that sets the watch: ZWATCHTYPE_DATA for
+ * a get, ZWATCHTYPE_CHILD for a list of children.  (A watch of a missing node
+ * is never set.)  This file keeps the owners that have set a watch; when it
+ * fires, each of them gets it.  A watch fires once: at the deletion of its
+ * node, or at a change of what its type is about.
+ *
+ * When the library reconnects, it sets all watches again, in one request.
+ * watches_bound() limits the length of that request to what a server accepts.
+ * So each watch that the library may have must be here.  A watch without
+ * owners is being removed, or was set too late to be useful; it stays until
+ * the server has confirmed its removal, it fires, or the connection is lost.
+ *
  * Everything here runs in the main thread.
  *
  * Copyright (c) 2026, zklock developers
@@ -74,9 +87,11 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "core/lock/znode.h"
 #include "core/mutation.h"
 #include "core/request.h"
 #include "shared/clock.h"
+#include "utils/memutils.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
 
@@ -117,6 +132,36 @@
 /* The most stats of a flight that can stand for others. */
 #define SHARED_STATS		16
 
+/* The limit of the one request by which the library sets its watches again. */
+#define WATCH_BYTES			(256 * 1024)
+
+/* An owner that watches a znode. */
+typedef struct Watcher
+{
+	dlist_node	node;			/* in the Watch, then in "fired" */
+	uint32_t	owner;
+	uint32_t	serial;			/* of the latest request to set the watch */
+	bool		set;			/* one of them was answered OK */
+	bool		brief;			/* it ends with the connection on which it is
+								 * set */
+} Watcher;
+
+typedef struct WatchKey
+{
+	char	   *path;			/* palloc'd in a Watch */
+	ZooWatcherType type;
+} WatchKey;
+
+/* The watch of a znode. */
+typedef struct Watch
+{
+	WatchKey	key;			/* hash key, must be first */
+	dlist_head	watchers;		/* one for each owner, or none */
+	bool		set;			/* the library has it, by whatever request */
+} Watch;
+
+static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
+
 /* An owner's operations in the flight that is out. */
 typedef struct FlightOwner
 {
@@ -155,19 +200,647 @@ typedef struct FlightPlan
 	int			nsent;			/* operations that will be answered */
 } FlightPlan;
 
+static uint32
+hash_key(const void *key, Size keysize pg_attribute_unused())
+{
+	const WatchKey *watch = key;
+
+	return hash_bytes((const unsigned char *) watch->path,
+					  strlen(watch->path)) ^ watch->type;
+}
+
+static int
+match_keys(const void *a, const void *b, Size keysize pg_attribute_unused())
+{
+	const WatchKey *one = a;
+	const WatchKey *other = b;
+
+	return one->type == other->type ? strcmp(one->path, other->path) : 1;
+}
+
+/* Make an empty set of watches, in "context". */
+static void
+watches_init(Watches *watches, Client *client, MemoryContext context)
+{
+	HASHCTL		ctl;
+
+	memset(watches, 0, sizeof(*watches));
+	watches->client = client;
+	watches->context = context;
+	dlist_init(&watches->fired);
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(WatchKey);
+	ctl.entrysize = sizeof(Watch);
+	ctl.hash = hash_key;
+	ctl.match = match_keys;
+	ctl.hcxt = context;
+	watches->by_key =
+		hash_create("zklock watches", 64, &ctl,
+					HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+}
+
+/* The bytes of a path in a request: its length, and itself. */
+static Size
+watch_bytes(const Watches *watches, const char *path)
+{
+	return sizeof(int32) + watches->chroot_len + strlen(path);
+}
+
+static Watch *
+find_watch(Watches *watches, const char *path, ZooWatcherType type)
+{
+	WatchKey	key = {unconstify(char *, path), type};
+
+	return hash_search(watches->by_key, &key, HASH_FIND, NULL);
+}
+
+static Watch *
+make_watch(Watches *watches, const char *path, ZooWatcherType type)
+{
+	WatchKey	key = {unconstify(char *, path), type};
+	bool		found;
+	Watch	   *watch = hash_search(watches->by_key, &key, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		watch->key.path = MemoryContextStrdup(watches->context, path);
+		dlist_init(&watch->watchers);
+		watch->set = false;
+		watches->bytes += watch_bytes(watches, path);
+	}
+	return watch;
+}
+
+static void
+drop_watch(Watches *watches, Watch *watch)
+{
+	WatchKey	key = watch->key;
+
+	watches->bytes -= watch_bytes(watches, key.path);
+	hash_search(watches->by_key, &key, HASH_REMOVE, NULL);
+	pfree(key.path);
+}
+
+static Watcher *
+find_watcher(Watch *watch, uint32_t owner)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &watch->watchers)
+	{
+		Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
+
+		if (watcher->owner == owner)
+			return watcher;
+	}
+	return NULL;
+}
+
+static void
+forget_watcher(Watcher *watcher)
+{
+	dlist_delete(&watcher->node);
+	pfree(watcher);
+}
+
+/*
+ * Make the library forget a watch.  This is a synchronous call, but to remove
+ * watches locally it waits for no server.  (The asynchronous one then uses its
+ * own argument as that of a synchronous one.)
+ */
+static void
+remove_from_library(Watches *watches, const Watch *watch)
+{
+	zoo_remove_all_watches(watches->client->handle, watch->key.path,
+						   watch->key.type, 1);
+}
+
+/* Forget a watch, and let the owners that have set it get that. */
+static void
+fire_watch(Watches *watches, Watch *watch)
+{
+	while (!dlist_is_empty(&watch->watchers))
+		dlist_push_tail(&watches->fired,
+						dlist_pop_head_node(&watch->watchers));
+	drop_watch(watches, watch);
+}
+
+static void
+fire_all_watches(Watches *watches)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+
+	hash_seq_init(&scan, watches->by_key);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		fire_watch(watches, watch);
+}
+
+/* Forget all watches, with their owners: the session is over. */
+static void
+watches_forget_all(Watches *watches)
+{
+	fire_all_watches(watches);
+	while (!dlist_is_empty(&watches->fired))
+		pfree(dlist_container(Watcher, node,
+							  dlist_pop_head_node(&watches->fired)));
+}
+
+/*
+ * watches_add
+ *		"owner" is about to set a watch.
+ *
+ * The latest "serial" of an owner counts; flight_next_fired() returns it.
+ */
+static void
+watches_add(Watches *watches, const char *path, ZooWatcherType type,
+			uint32_t owner, uint32_t serial, bool brief)
+{
+	Watch	   *watch = make_watch(watches, path, type);
+	Watcher    *watcher = find_watcher(watch, owner);
+
+	if (watcher == NULL)
+	{
+		watcher = MemoryContextAlloc(watches->context, sizeof(Watcher));
+		watcher->owner = owner;
+		watcher->set = false;
+		dlist_push_tail(&watch->watchers, &watcher->node);
+	}
+	watcher->serial = serial;
+	watcher->brief = brief;
+}
+
+/*
+ * watches_note_set
+ *		The watch that "owner" requested was set.
+ *
+ * So the library has it, even if it has been forgotten here because an earlier
+ * one fired, or the connection was lost.
+ */
+void
+watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
+				 uint32_t owner)
+{
+	Watch	   *watch = make_watch(watches, path, type);
+	Watcher    *watcher = find_watcher(watch, owner);
+
+	watch->set = true;
+	if (watcher)
+		watcher->set = true;
+}
+
+/*
+ * watches_forget
+ *		The watch that "owner" requested with this "serial" was not set.
+ *
+ * If it was set before, by this owner or by one that has been forgotten since,
+ * and has not fired, it still exists.
+ */
+static void
+watches_forget(Watches *watches, const char *path, ZooWatcherType type,
+			   uint32_t owner, uint32_t serial)
+{
+	Watch	   *watch = find_watch(watches, path, type);
+	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
+
+	if (watcher == NULL || watcher->serial != serial || watcher->set)
+		return;
+	forget_watcher(watcher);
+	if (dlist_is_empty(&watch->watchers) && !watch->set)
+		drop_watch(watches, watch);
+}
+
+/*
+ * watches_remove
+ *		"owner" no longer watches a path.
+ *
+ * Returns the type that the caller must remove on the server, before it calls
+ * watches_removed(); or 0: other owners still watch, or the watch has fired.
+ */
+static ZooWatcherType
+watches_remove(Watches *watches, const char *path, uint32_t owner)
+{
+	ZooWatcherType unused = 0;
+
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = find_watch(watches, path, types[i]);
+		Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
+
+		if (watcher == NULL)
+			continue;
+		forget_watcher(watcher);
+		if (dlist_is_empty(&watch->watchers))
+			unused |= types[i];
+	}
+	return unused;
+}
+
+/* The server and the library have removed the watch of a path. */
+void
+watches_removed(Watches *watches, const char *path, ZooWatcherType type)
+{
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = type & types[i] ?
+		find_watch(watches, path, types[i]) : NULL;
+
+		if (watch && dlist_is_empty(&watch->watchers))
+			drop_watch(watches, watch);
+	}
+}
+
+/*
+ * watches_drop
+ *		The connection is lost: make the library forget, so that it does not
+ *		set them again, the watches that end with the connection and those
+ *		being removed.
+ *
+ * A watch whose request is out may still come: if the library had no
+ * connection by then, it sends the request on the next one.
+ */
+static void
+watches_drop(Watches *watches)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
+
+	fault_enter_library(&saved);
+	hash_seq_init(&scan, watches->by_key);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+	{
+		dlist_mutable_iter iter;
+
+		dlist_foreach_modify(iter, &watch->watchers)
+		{
+			Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
+
+			if (watcher->brief &&
+				(watcher->set || ZK_MUTATED(ZK_UNSENT_WATCH_DROPPED)))
+				forget_watcher(watcher);
+		}
+		if (!dlist_is_empty(&watch->watchers))
+			continue;
+		remove_from_library(watches, watch);
+		drop_watch(watches, watch);
+	}
+	fault_leave_library(&saved);
+}
+
+/*
+ * watches_bound
+ *		The connection is lost: limit what the library sets again.
+ *
+ * The library will set all its watches again on the next connection, in one
+ * request.  If that would be too long for a server, make the library forget
+ * all watches before, and tell their owners that the watches have fired: they
+ * set them again one by one.  If the library is faster, the server drops the
+ * connection, and this is called again.
+ */
+static void
+watches_bound(Watches *watches)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
+
+	if (watches->bytes <= WATCH_BYTES)
+		return;
+	fault_enter_library(&saved);
+	hash_seq_init(&scan, watches->by_key);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		remove_from_library(watches, watch);
+	fault_leave_library(&saved);
+	watches->fired_deleted = false;
+	fire_all_watches(watches);
+}
+
+/* The types of watches that the library uses up for an event. */
+static ZooWatcherType
+types_of_event(int event)
+{
+	if (event == ZOO_DELETED_EVENT || ZK_MUTATED(ZK_WATCHES_OF_ONE_TYPE))
+		return ZWATCHTYPE_ANY;
+	return event == ZOO_CHILD_EVENT ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+}
+
+/*
+ * flight_fire
+ *		The watches of a path that an event of the library uses up have
+ *		fired.
+ *
+ * To be called only when flight_next_fired() has returned false.
+ */
+void
+flight_fire(Flight *flight, const char *path, int event)
+{
+	Watches    *watches = &flight->watches;
+	ZooWatcherType fired = types_of_event(event);
+	static unsigned events = 0;
+
+	if (ZK_MUTATED(ZK_EVENT_DROPPED) && ++events % 50 == 0)
+		return;
+	watches->fired_deleted = event == ZOO_DELETED_EVENT;
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = fired & types[i] ?
+		find_watch(watches, path, types[i]) : NULL;
+
+		if (watch)
+			fire_watch(watches, watch);
+	}
+}
+
+/*
+ * flight_next_fired
+ *		The next owner whose watch has fired.
+ *
+ * Sets *owner and, in *answer, the event and the serial.  Returns false if
+ * there is none.
+ */
+bool
+flight_next_fired(Flight *flight, uint32_t *owner, RequestAnswer *answer)
+{
+	Watches    *watches = &flight->watches;
+	Watcher    *watcher;
+
+	if (dlist_is_empty(&watches->fired))
+		return false;
+	watcher = dlist_container(Watcher, node,
+							  dlist_pop_head_node(&watches->fired));
+	memset(answer, 0, sizeof(*answer));
+	*owner = watcher->owner;
+	answer->event = watches->fired_deleted ?
+		REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
+	answer->serial = watcher->serial;
+	pfree(watcher);
+	return true;
+}
+
+static Operation *
+make_empty(Client *client, MemoryContext context, Size path_size)
+{
+	Size		size = offsetof(Operation, path) + path_size;
+	Operation  *op = MemoryContextAllocZero(context, size);
+
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->event.client = client;
+	return op;
+}
+
+/* May this be in a group? */
+static bool
+can_be_grouped(const Operation *op)
+{
+	RequestKind kind = op->request.kind;
+
+	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
+		kind == REQUEST_CHECK || kind == REQUEST_DELETE;
+}
+
+/* Make an operation from a request, in "context". */
+static Operation *
+operation_make(Client *client, MemoryContext context, uint32_t owner,
+			   const Request *request)
+{
+	Operation  *op;
+	Size		size = strlen(request->path) + 1;
+
+	if (request->node)
+		size += strlen(request->node) + 1;
+	op = make_empty(client, context, size);
+	op->owner = owner;
+	strcpy(op->path, request->path);
+	if (request->node)
+	{
+		strcat(op->path, "/");
+		strcat(op->path, request->node);
+	}
+	op->request = *request;
+	op->request.path = op->path;
+	op->request.node = NULL;
+	op->request.barrier |= request->kind == REQUEST_SEARCH;
+	if (!can_be_grouped(op))
+		op->request.group = 0;
+	if (!request->has_version)
+		op->request.version = -1;
+	if (request->data)
+		op->request.data = MemoryContextStrdup(context, request->data);
+	if (request->kind == REQUEST_REQUEUE)
+	{
+		op->prefix = MemoryContextStrdup(context, op->path);
+		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
+	}
+	return op;
+}
+
+/* Make a write that changes nothing, in "context". */
+static Operation *
+operation_make_heartbeat(Client *client, MemoryContext context)
+{
+	Operation  *op = make_empty(client, context, sizeof("/"));
+
+	op->heartbeat = true;
+	strcpy(op->path, "/");
+	return op;
+}
+
+static bool
+sets_watch(const Operation *op)
+{
+	return op->request.kind == REQUEST_WATCH ||
+		op->request.kind == REQUEST_LIST;
+}
+
+/* The type of watch that this sets. */
+static ZooWatcherType
+watch_type(const Operation *op)
+{
+	return op->request.kind == REQUEST_LIST ?
+		ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+}
+
+/* The watch that this was to set was not set. */
+static void
+forget_watch(const Operation *op, Watches *watches)
+{
+	if (sets_watch(op))
+		watches_forget(watches, op->path, watch_type(op), op->owner,
+					   op->request.serial);
+}
+
+/* Note by the answer whether this has set or removed its watch. */
+static void
+operation_note_watch(const Operation *op, Watches *watches)
+{
+	if (sets_watch(op) && op->event.read)
+		watches_note_set(watches, op->path, watch_type(op), op->owner);
+	else if (op->event.code != ZOK)
+		forget_watch(op, watches);
+	else if (op->unwatched != 0)
+		watches_removed(watches, op->path, op->unwatched);
+}
+
+/* Forget the answer to an operation, so that it can be sent again. */
+static void
+operation_reset(Operation *op, Watches *watches)
+{
+	Client	   *client = op->event.client;
+
+	forget_watch(op, watches);
+	client_free_answer(op);
+	memset(&op->event, 0, sizeof(op->event));
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->event.client = client;
+	op->request.batch = 0;
+}
+
+/* Free an operation, which is in no list, and its answer. */
+static void
+operation_free(Operation *op)
+{
+	client_free_answer(op);
+	if (op->request.data)
+		pfree(unconstify(char *, op->request.data));
+	if (op->prefix)
+		pfree(op->prefix);
+	pfree(op);
+}
+
+/* Is the operation about a znode in this directory? */
+static bool
+operation_is_in(const Operation *op, const char *directory)
+{
+	size_t		len = strlen(directory);
+
+	return strncmp(directory, op->path, len) == 0 && op->path[len] == '/' &&
+		strchr(op->path + len + 1, '/') == NULL;
+}
+
+/* This directory has been deleted since the operation was submitted. */
+static void
+operation_note_deletion(Operation *op, const char *directory)
+{
+	if (op->request.kind == REQUEST_CREATE && operation_is_in(op, directory))
+		op->directory_deleted = true;
+}
+
+/* Has the leader processed this, and a quorum logged the outcome? */
+bool
+flight_is_proof(const Operation *op)
+{
+	RequestKind kind = op->request.kind;
+
+	if (!client_is_leaders(op->event.code))
+		return false;
+	return op->heartbeat || operation_creates(op) || kind == REQUEST_SET ||
+		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
+}
+
+/* Why the parents of a directory cannot be made, or ZOK. */
+static int
+parents_code(const Operation *op)
+{
+	return op->request.kind == REQUEST_MKDIRS ? op->event.parents_code : ZOK;
+}
+
+static RequestResult
+operation_result(const Operation *op)
+{
+	int			code = op->event.code;
+
+	switch (code)
+	{
+		case ZOK:
+			return REQUEST_OK;
+		case ZNONODE:
+			return op->parent_lost ? REQUEST_UNKNOWN :
+				parents_code(op) != ZOK ? REQUEST_REFUSED : REQUEST_NO_NODE;
+		case ZNODEEXISTS:
+			/* another client made the directory */
+			return op->request.kind == REQUEST_MKDIR ||
+				op->request.kind == REQUEST_MKDIRS ?
+				REQUEST_OK : REQUEST_REFUSED;
+		case ZSESSIONEXPIRED:
+		case ZCLOSING:
+		case ZSESSIONMOVED:
+		case ZTHROTTLEDOP:
+			return REQUEST_UNKNOWN;
+		case ZBADARGUMENTS:
+		case ZUNIMPLEMENTED:
+			return REQUEST_REFUSED;
+		default:
+			/* up to ZAPIERROR it is the client's code, which knows no more */
+			return code > ZAPIERROR ? REQUEST_UNKNOWN : REQUEST_REFUSED;
+	}
+}
+
+/*
+ * Fill in the answer, which points into the operation.
+ *
+ * Not for heartbeats, nor for UNWATCH and DELETE_ORPHAN, which are not
+ * answered.
+ */
+static void
+operation_fill_answer(const Operation *op, RequestAnswer *answer)
+{
+	const ClientEvent *event = &op->event;
+	bool		ours = client_is_ours(event->client, &event->stat);
+
+	memset(answer, 0, sizeof(*answer));
+	answer->event = REQUEST_DONE;
+	answer->kind = op->request.kind;
+	answer->serial = op->request.serial;
+	answer->result = operation_result(op);
+	answer->error = event->code == ZNONODE && parents_code(op) != ZOK ?
+		parents_code(op) : event->code;
+	answer->not_empty = event->code == ZNOTEMPTY;
+	if (operation_creates(op) && event->code == ZOK)
+	{
+		const char *created = event->created ? event->created : event->string;
+		const char *slash = created ? strrchr(created, '/') : NULL;
+
+		answer->node = slash ? slash + 1 : "";
+		answer->batch = op->request.batch;
+		answer->token = ours ? event->stat.czxid : 0;
+	}
+	answer->children = (const char *const *) event->children;
+	answer->nchildren = event->nchildren;
+	answer->data = event->data;
+	answer->data_len = event->data_len;
+	answer->size = event->stat.dataLength;
+	answer->child_count = event->stat.numChildren;
+	answer->czxid = event->stat.czxid;
+	answer->mzxid = event->stat.mzxid;
+	answer->version = event->stat.version;
+	answer->acl_count = event->acl_count;
+	answer->acl_open = event->acl_open;
+	answer->ctime = event->stat.ctime;
+	answer->ephemeral_owner = event->stat.ephemeralOwner;
+	answer->ours = ours;
+}
+
 /* Make an empty flight, with its operations in "context". */
 void
-flight_init(Flight *flight, Client *client, Watches *watches,
-			MemoryContext context)
+flight_init(Flight *flight, Client *client, MemoryContext context)
 {
 	memset(flight, 0, sizeof(*flight));
 	flight->client = client;
-	flight->watches = watches;
+	watches_init(&flight->watches, client, context);
 	flight->context = context;
 	dlist_init(&flight->submitted);
 	dlist_init(&flight->again);
 	dlist_init(&flight->out);
 	flight->owners = owners_create(context, 64, NULL);
+}
+
+/* A session begins; its chroot has this length.  No watch is set. */
+void
+flight_begin(Flight *flight, Size chroot_len)
+{
+	flight->watches.chroot_len = chroot_len;
 }
 
 /* Submit a request, to be sent by flight_send(). */
@@ -232,10 +905,11 @@ forget_list(dlist_head *list)
 	}
 }
 
-/* Free the operations that have not been sent. */
+/* The session is over: forget all watches, and what has not been sent. */
 void
-flight_forget_waiting(Flight *flight)
+flight_end(Flight *flight)
 {
+	watches_forget_all(&flight->watches);
 	forget_list(&flight->again);
 	forget_list(&flight->submitted);
 }
@@ -293,13 +967,22 @@ flight_disconnect(Flight *flight)
 		op->parent_lost = op->request.kind == REQUEST_MKDIR ||
 			op->request.kind == REQUEST_MKDIRS;
 	}
+	watches_drop(&flight->watches);
+	watches_bound(&flight->watches);
 }
 
 /* Send the first operation of a list alone. */
 static void
 send_first(Flight *flight, dlist_head *list)
 {
-	operation_send(add(flight, list), flight->watches);
+	Operation  *op = add(flight, list);
+
+	if (sets_watch(op))
+		watches_add(&flight->watches, op->path, watch_type(op), op->owner,
+					op->request.serial, op->request.brief);
+	else if (op->request.kind == REQUEST_UNWATCH)
+		op->unwatched = watches_remove(&flight->watches, op->path, op->owner);
+	client_send(op);
 }
 
 static void
@@ -319,8 +1002,8 @@ send_multi(Flight *flight, dlist_head *list, int count, bool is_batch)
 		ops[i] = add(flight, list);
 	if (++flight->last_batch == 0)
 		++flight->last_batch;
-	operation_send_multi(ops, count, is_batch, flight->last_batch,
-						 flight->context);
+	client_send_multi(ops, count, is_batch, flight->last_batch,
+					  flight->context);
 	pfree(ops);
 }
 
@@ -633,7 +1316,7 @@ send_again(Flight *flight, Operation *op)
 {
 	owners_lookup(flight->owners, op->owner)->write =
 		op->event.code == CLIENT_BATCH_FAILED ? op : NULL;
-	operation_reset(op, flight->watches);
+	operation_reset(op, &flight->watches);
 	dlist_delete(&op->node);
 	dlist_push_tail(&flight->again, &op->node);
 }
@@ -674,7 +1357,7 @@ flight_answer(Flight *flight, ClientEvent *event)
 {
 	Operation  *op = (Operation *) event;
 
-	operation_note_watch(op, flight->watches);
+	operation_note_watch(op, &flight->watches);
 	if (is_lost_orphan(op))
 	{
 		flight_hold_back(flight);

@@ -14,13 +14,27 @@
 #define ZKLOCK_FLIGHT_PRIVATE_H
 
 #include "lib/ilist.h"
-#include "worker/zookeeper/operation_private.h"
+#include "utils/hsearch.h"
+#include "worker/zookeeper/client_private.h"
+
+/* The watches of one session. */
+typedef struct Watches
+{
+	Client	   *client;
+	MemoryContext context;
+	HTAB	   *by_key;			/* of Watch: set, requested, or being
+								 * removed */
+	Size		bytes;			/* of the request that would set them again */
+	Size		chroot_len;		/* added to each path in that */
+	dlist_head	fired;			/* of Watcher: to be reported */
+	bool		fired_deleted;	/* of the event being delivered */
+} Watches;
 
 /* The operations of one session. */
 typedef struct Flight
 {
 	Client	   *client;
-	Watches    *watches;
+	Watches		watches;
 	MemoryContext context;
 	dlist_head	submitted;
 	dlist_head	again;			/* to be sent before "submitted" */
@@ -32,8 +46,10 @@ typedef struct Flight
 	int64		resend_ms;		/* zk_now_ms() before which none is sent */
 } Flight;
 
-extern void flight_init(Flight *flight, Client *client, Watches *watches,
+extern void flight_init(Flight *flight, Client *client,
 						MemoryContext context);
+extern void flight_begin(Flight *flight, Size chroot_len);
+extern void flight_end(Flight *flight);
 extern void flight_submit(Flight *flight, uint32_t owner,
 						  const Request *request);
 extern void flight_submit_heartbeat(Flight *flight);
@@ -46,7 +62,16 @@ extern Operation *flight_answer(Flight *flight, ClientEvent *event);
 extern void flight_fill_answer(Flight *flight, const Operation *op,
 							   RequestAnswer *answer);
 extern void flight_forget(Operation *op);
-extern void flight_forget_waiting(Flight *flight);
 extern void flight_forget_out(Flight *flight);
+extern bool flight_is_proof(const Operation *op);
+extern void flight_fire(Flight *flight, const char *path, int event);
+extern bool flight_next_fired(Flight *flight, uint32_t *owner,
+							  RequestAnswer *answer);
+
+/* Watches of nobody. */
+extern void watches_note_set(Watches *watches, const char *path,
+							 ZooWatcherType type, uint32_t owner);
+extern void watches_removed(Watches *watches, const char *path,
+							ZooWatcherType type);
 
 #endif							/* ZKLOCK_FLIGHT_PRIVATE_H */

@@ -67,7 +67,7 @@
 #include "storage/fd.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/security.h"
-#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/session.h"
 
 /* The longest file. */
 #define MAX_FILE_BYTES		(1024 * 1024)

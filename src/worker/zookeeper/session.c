@@ -4,9 +4,9 @@
  *		The instance's ZooKeeper session.
  *
  * It is opened, connects, is suspended and resumed, and ends.  It has a client
- * (client.c: the library's handle and the queue of events), its watches
- * (watches.c) and its operations (flight.c, operation.c).  These do not know
- * of this file: they are passed the parts of the session that they work on.
+ * (client.c: the library's handle and the queue of events), and its operations
+ * and watches (flight.c).  These do not know of this file: they are passed the
+ * parts of the session that they work on.
  *
  * session_next_event() delivers answers and watches to the owners of the
  * requests; it handles other client events, or turns them into events for the
@@ -26,12 +26,35 @@
  *
  * On each new connection a barrier is sent first (the sync check), and nothing
  * else before its answer: the server may lag behind what an earlier worker had
- * seen.  On the first one of a session the probes of features.c follow.  If
- * the server lacks something, nothing else is sent to it.
+ * seen.  On the first one of a session the probes follow.  If the server lacks
+ * something, nothing else is sent to it.
+ *
+ * Probes.  Old servers, and those that only speak ZooKeeper's protocol, do not
+ * have all of its requests.  So they are probed on the first connection of a
+ * session, one after the other, before anything else is sent but the sync
+ * check, which probes multi; again if zklock.servers has changed.  The probes
+ * change nothing, since the znodes that they name do not exist, nor do their
+ * parents.
+ *
+ * A server that does not know a request says so and closes the connection, as
+ * ZooKeeper does, or only closes the connection.  Connections are lost for
+ * other reasons, too: without an answer, a request is missing only if several
+ * of them in a row, on each of which the sync check was answered, are lost
+ * while its probe is out.  Any other answer shows that the server has it.
+ *
+ * The library sends a request to remove watches only for a watch that it has;
+ * so one is set before, on a missing znode.  It has no owner, and so flight.c
+ * drops it if the connection is lost.  The library may have been given that
+ * request before we hear of the loss, and send it on the next connection; so
+ * the watch is noted by the answer, too.
  *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
  * answer; a session with an impossible ID or timeout ends the worker.
+ *
+ * Published state.  The worker's own copy of what is in shared memory
+ * (session_write()) is here, too.  There the next worker finds how to resume
+ * the session: its ID and password, and the chroot of its nodes.
  *
  * Everything here runs in the main thread.
  *
@@ -52,15 +75,15 @@
 #include "core/lock/lease.h"
 #include "core/mutation.h"
 #include "core/word.h"
+#include "miscadmin.h"
 #include "shared/clock.h"
+#include "shared/settings.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
-#include "worker/zookeeper/features_private.h"
 #include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/watches_private.h"
 
 /*
  * More connections than these lost in a row without an answer are no accident.
@@ -74,10 +97,37 @@
 #define MIN_GRANTED_TIMEOUT_MS	100
 #define MAX_GRANTED_TIMEOUT_MS	(INT_MAX / 2)
 
+/* The number of connections whose loss shows that a request is missing. */
+#define MAX_LOSSES		3
+
+/*
+ * A znode that does not exist, nor does its parent: no lock directory or
+ * directory of ours has such a name.
+ */
+#define PROBE_PATH		"/%zklock-probe/none"
+
+typedef enum FeatureProbe
+{
+	PROBE_CREATE2,
+	PROBE_CONTAINER,
+	PROBE_WATCH,				/* sets the watch for the next one */
+	PROBE_REMOVE_WATCHES,
+	PROBE_NONE					/* all have been answered */
+} FeatureProbe;
+
+/* What is known of the servers of one session. */
+typedef struct Features
+{
+	FeatureProbe next;			/* the one to be sent, or that is out */
+	bool		out;
+	int			losses;			/* connections lost in a row while it was
+								 * out */
+	uint32		missing;		/* 1 << ZkFeature, of those not found */
+} Features;
+
 typedef struct Session
 {
 	Client		client;
-	Watches		watches;
 	Flight		flight;
 	Features	features;
 	ClientEvent *delivered;		/* the source of the last event, or NULL */
@@ -101,6 +151,14 @@ typedef struct Session
 } Session;
 
 static Session session;
+
+/* The state of the session, as published or to be published next. */
+static struct
+{
+	ZkSessionInfo info;			/* as last published by session_write() */
+	bool		closing;		/* the server stops, and nothing is held */
+}			current;
+
 static bool changed = false;	/* see session_take_changes() */
 static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
 
@@ -122,6 +180,154 @@ typedef struct Incoming
 	SessionEvent event;
 } Incoming;
 
+static const ZkFeature probed[] = {
+	[PROBE_CREATE2] = ZK_FEATURE_CREATE2,
+	[PROBE_CONTAINER] = ZK_FEATURE_CONTAINER,
+	[PROBE_REMOVE_WATCHES] = ZK_FEATURE_REMOVE_WATCHES
+};
+
+/* Begin to probe. */
+static void
+features_init(Features *features)
+{
+	memset(features, 0, sizeof(*features));
+}
+
+/* Do not probe: the servers of the session have what zklock needs. */
+static void
+features_skip(Features *features)
+{
+	features->next = PROBE_NONE;
+}
+
+/* Pass a probe to the library; returns one of ZOO_ERRORS. */
+static int
+send_probe(FeatureProbe probe, Client *client, Watches *watches)
+{
+	zhandle_t  *handle = client->handle;
+
+	switch (probe)
+	{
+		case PROBE_CREATE2:
+			return zoo_acreate2(handle, PROBE_PATH, NULL, -1, client->acl,
+								ZOO_EPHEMERAL, client_answer_probe_create2, client);
+		case PROBE_CONTAINER:
+			return zoo_acreate(handle, PROBE_PATH, NULL, -1, client->acl,
+							   ZOO_CONTAINER, client_answer_probe_create, client);
+		case PROBE_WATCH:
+			watches_note_set(watches, PROBE_PATH, ZWATCHTYPE_DATA, NOBODY);
+			return zoo_awexists(handle, PROBE_PATH, client_watch_fired, client,
+								client_answer_probe_stat, client);
+		case PROBE_REMOVE_WATCHES:
+			return zoo_aremove_all_watches(handle, PROBE_PATH,
+										   ZWATCHTYPE_DATA, 0,
+										   (void_completion_t *) client_answer_probe,
+										   client);
+		case PROBE_NONE:
+			break;
+	}
+	return ZBADARGUMENTS;
+}
+
+static void
+go_on(Features *features, Watches *watches)
+{
+	if (features->next != PROBE_WATCH)
+		features->losses = 0;
+	if (features->next == PROBE_REMOVE_WATCHES)
+		watches_removed(watches, PROBE_PATH, ZWATCHTYPE_DATA);
+	features->next++;
+}
+
+/*
+ * features_probe
+ *		Send the next probe; false if there is none.
+ *
+ * None may be out.  If the library rejects it because the connection is lost,
+ * it is sent on the next one.
+ */
+static bool
+features_probe(Features *features, Client *client, Watches *watches)
+{
+	while (features->next != PROBE_NONE)
+	{
+		int			rc = send_probe(features->next, client, watches);
+
+		features->out = rc == ZOK;
+		if (rc != ZNOWATCHER)
+			return true;
+
+		/* the watch could not be set: the server's answer is not known */
+		go_on(features, watches);
+	}
+	return false;
+}
+
+/* The connection was lost while a probe was out. */
+static void
+note_loss(Features *features, Watches *watches)
+{
+	if (features->next == PROBE_WATCH)
+		return;
+	if (++features->losses >= MAX_LOSSES)
+	{
+		features->missing |= 1 << probed[features->next];
+		go_on(features, watches);
+	}
+	else if (features->next == PROBE_REMOVE_WATCHES)
+		features->next = PROBE_WATCH;
+}
+
+/* Does a server answer so if it does not know the request? */
+static bool
+is_unknown(int code)
+{
+	return code == ZUNIMPLEMENTED || code == ZBADARGUMENTS;
+}
+
+/* Has the server processed a request with this outcome? */
+static bool
+is_processed(int code)
+{
+	return code == ZOK ||
+		(code < ZAPIERROR && code != ZSESSIONEXPIRED && code != ZCLOSING &&
+		 code != ZSESSIONMOVED && code != ZSESSIONCLOSEDREQUIRESASLAUTH &&
+		 code != ZTHROTTLEDOP);
+}
+
+/*
+ * features_answer
+ *		The probe that is out has been answered with this code of ZOO_ERRORS.
+ *
+ * Returns false if that is no answer of the server: the next probe has to wait
+ * for another sync check.
+ */
+static bool
+features_answer(Features *features, int code, Watches *watches)
+{
+	features->out = false;
+	if (code == ZCONNECTIONLOSS)
+	{
+		note_loss(features, watches);
+		return false;
+	}
+	if (!is_unknown(code) && !is_processed(code))
+		return false;
+	if (is_unknown(code) && features->next != PROBE_WATCH)
+		features->missing |= 1 << probed[features->next];
+	if (features->next == PROBE_WATCH && !is_unknown(code))
+		watches_note_set(watches, PROBE_PATH, ZWATCHTYPE_DATA, NOBODY);
+	go_on(features, watches);
+	return true;
+}
+
+/* The handle is closed: no probe is out any more. */
+static void
+features_disconnect(Features *features)
+{
+	features->out = false;
+}
+
 /*
  * session_init
  *		Prepare the process for the session.
@@ -138,9 +344,8 @@ session_init(void)
 	context = AllocSetContextCreate(TopMemoryContext, "zklock session",
 									ALLOCSET_DEFAULT_SIZES);
 	client_init(&session.client);
-	watches_init(&session.watches, &session.client, context);
 	features_init(&session.features);
-	flight_init(&session.flight, &session.client, &session.watches, context);
+	flight_init(&session.flight, &session.client, context);
 	return fd;
 }
 
@@ -159,7 +364,7 @@ session_open(const SessionOptions *options)
 	const char *servers = options->servers;
 	clientid_t	id;
 
-	watches_begin(&session.watches, strlen(servers) - strcspn(servers, "/"));
+	flight_begin(&session.flight, strlen(servers) - strcspn(servers, "/"));
 	memcpy(session.auths, options->auths, sizeof(session.auths));
 	session.next_auth = session.auths;
 
@@ -241,8 +446,7 @@ session_close(void)
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
 	session.heartbeat_out = false;
-	watches_forget_all(&session.watches);
-	flight_forget_waiting(&session.flight);
+	flight_end(&session.flight);
 }
 
 /*
@@ -493,7 +697,7 @@ end_heartbeat(bool proof)
 static void
 take_proof(const Operation *op)
 {
-	bool		proof = operation_is_proof(op);
+	bool		proof = flight_is_proof(op);
 	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
 		session.flight.sent_ms;
 
@@ -555,7 +759,7 @@ probe_next(SessionEvent *event)
 	if (session.sync_check_out || features->out)
 		return false;
 	fault_enter_library(&saved);
-	sent = features_probe(features, &session.client, &session.watches);
+	sent = features_probe(features, &session.client, &session.flight.watches);
 	fault_leave_library(&saved);
 	if (sent)
 		return false;
@@ -585,7 +789,7 @@ end_sync_check(int code, SessionEvent *event)
 static bool
 end_probe(int code, SessionEvent *event)
 {
-	if (features_answer(&session.features, code, &session.watches) &&
+	if (features_answer(&session.features, code, &session.flight.watches) &&
 		session.client.connected)
 		return probe_next(event);
 	flight_hold_back(&session.flight);
@@ -664,8 +868,6 @@ end_connection(void)
 	session.sync_check_out = false;
 	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect(&session.flight);
-	watches_drop(&session.watches);
-	watches_bound(&session.watches);
 	lease_disconnect(&session.lease);
 }
 
@@ -713,8 +915,8 @@ take_event(ClientEvent *client_event, Incoming *in)
 			found = fill_answer(op, in);
 			break;
 		case CLIENT_EVENT_WATCH:
-			watches_fire(&session.watches, client_event->string,
-						 client_event->code);
+			flight_fire(&session.flight, client_event->string,
+						client_event->code);
 			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
 			found = end_sync_check(client_event->code, event);
@@ -757,7 +959,7 @@ next_incoming(Incoming *in)
 	{
 		ClientEvent *client_event;
 
-		if (watches_next(&session.watches, &in->owner, &in->answer))
+		if (flight_next_fired(&session.flight, &in->owner, &in->answer))
 			return true;
 		client_event = client_next_message();
 		if (client_event == NULL)
@@ -915,4 +1117,237 @@ bool
 session_error_is_untried(int error)
 {
 	return error == ZRUNTIMEINCONSISTENCY;
+}
+
+/* Begin with what the previous worker published. */
+void
+status_attach(void)
+{
+	session_read(&current.info);
+	current.info.worker_pid = MyProcPid;
+	status_publish(ZK_SESSION_CONNECTING);
+}
+
+void
+status_detach(void)
+{
+	current.info.worker_pid = 0;
+	current.info.server[0] = '\0';
+	status_publish(ZK_SESSION_DOWN);
+}
+
+/* The state of the session, as published, or to be published next. */
+const ZkSessionInfo *
+status(void)
+{
+	return &current.info;
+}
+
+/* Is there a session, as far as we know? */
+bool
+status_is_alive(void)
+{
+	return current.info.client_id != 0;
+}
+
+bool
+status_is_connected(void)
+{
+	return current.info.state == ZK_SESSION_CONNECTED;
+}
+
+/*
+ * status_publish
+ *		Publish the session's new state, with all that has been noted.
+ *
+ * A server that has not answered has not been reached: it may refuse the
+ * credentials, which follow the request to connect, after granting that.
+ */
+void
+status_publish(ZkSessionState state)
+{
+	ZkSessionInfo *info = &current.info;
+
+	if (info->state != state)
+	{
+		int64		now = zk_now_us();
+
+		if (info->answered)
+			info->unreached_since = now;
+		info->answered = false;
+		info->state = state;
+		info->state_since = now;
+	}
+	session_write(info);
+}
+
+/* The session is connected. */
+void
+status_set_up(const SessionIdentity *identity)
+{
+	ZkSessionInfo *info = &current.info;
+
+	if (info->client_id != identity->client_id)
+		info->sessions++;
+	else
+	{
+		info->reconnects++;
+		info->missing &= ~(1 << ZK_FEATURE_RESUME);
+	}
+	info->client_id = identity->client_id;
+	memcpy(info->passwd, identity->passwd, sizeof(info->passwd));
+	info->timeout = identity->timeout;
+	info->first_timeout = identity->first_timeout;
+	strlcpy(info->server, identity->address, sizeof(info->server));
+	status_publish(ZK_SESSION_CONNECTED);
+}
+
+/* The server of the current connection has answered, and has what we need. */
+void
+status_set_answered(void)
+{
+	ZkSessionInfo *info = &current.info;
+
+	if (info->answered || info->state != ZK_SESSION_CONNECTED)
+		return;
+	info->answered = info->probed = true;
+	info->missing &= 1 << ZK_FEATURE_RESUME;
+	info->last_error[0] = '\0';
+	session_write(info);
+}
+
+/* There may be other servers. */
+void
+status_forget_probes(void)
+{
+	current.info.probed = false;
+	session_write(&current.info);
+}
+
+/* Note, but do not publish yet, what the servers lack. */
+void
+status_set_missing(uint32 missing)
+{
+	current.info.missing |= missing;
+}
+
+/* The connection is lost; the session, if any, may be alive. */
+void
+status_set_suspended(void)
+{
+	ZkSessionInfo *info = &current.info;
+
+	info->server[0] = '\0';
+	status_publish(info->client_id != 0 ?
+				   ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
+}
+
+/* The session has ended; another one is to be opened. */
+void
+status_set_ended(void)
+{
+	ZkSessionInfo *info = &current.info;
+
+	info->client_id = 0;
+	memset(info->passwd, 0, sizeof(info->passwd));
+	info->probed = false;
+	info->server[0] = '\0';
+	status_publish(ZK_SESSION_CONNECTING);
+}
+
+/* The session is closed, because the server stops. */
+void
+status_set_closed(void)
+{
+	current.info.client_id = 0;
+	session_write(&current.info);
+}
+
+/*
+ * status_set_closing
+ *		The session is to be closed, because the server stops and nothing
+ *		is held.
+ */
+void
+status_set_closing(void)
+{
+	current.closing = true;
+}
+
+/* Begin or end draining: nothing new is begun until nothing is held. */
+void
+status_set_draining(bool draining)
+{
+	current.info.draining = draining;
+	session_write(&current.info);
+}
+
+/*
+ * status_set_error
+ *		Note, but do not publish yet, why there is no connection.  Returns
+ *		false if that was noted before.
+ */
+bool
+status_set_error(const char *error)
+{
+	ZkSessionInfo *info = &current.info;
+
+	if (strncmp(info->last_error, error, sizeof(info->last_error) - 1) == 0)
+		return false;
+	strlcpy(info->last_error, error, sizeof(info->last_error));
+	return true;
+}
+
+/* The chroot in zklock.servers, below which all our paths are. */
+static const char *
+chroot_of(const char *servers)
+{
+	const char *slash = strchr(servers, '/');
+
+	return slash && slash[1] != '\0' ? slash : "";
+}
+
+/* Has the session begun, or is it about to, so that the chroot is settled? */
+static bool
+is_settled(void)
+{
+	return status_is_alive() || session_is_open();
+}
+
+/* The chroot of the session to be opened. */
+const char *
+status_settle_chroot(void)
+{
+	if (!is_settled())
+		strlcpy(current.info.chroot, chroot_of(zklock_servers),
+				sizeof(current.info.chroot));
+	return current.info.chroot;
+}
+
+/* The chroot of the session, whether open yet or not. */
+const char *
+status_chroot(void)
+{
+	return is_settled() ? current.info.chroot : chroot_of(zklock_servers);
+}
+
+/*
+ * status_chroot_changed
+ *		Has zklock.servers another chroot than the session?
+ *
+ * Then no contender is begun until nothing is held and the session has
+ * ended.
+ */
+bool
+status_chroot_changed(void)
+{
+	return status_is_alive() &&
+		strcmp(current.info.chroot, chroot_of(zklock_servers)) != 0;
+}
+
+/* Is the session to end, so that no contender is begun? */
+bool
+status_is_ending(void)
+{
+	return current.closing || status_chroot_changed();
 }

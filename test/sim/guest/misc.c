@@ -41,7 +41,7 @@
 #include "utils/timestamp.h"
 #include "storage/pmsignal.h"
 #include "utils/tuplestore.h"
-#include "worker/lock/contender.h"
+#include "worker/contender.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/session_file.h"
 

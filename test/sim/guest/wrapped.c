@@ -20,12 +20,11 @@
 #include "shared/session_info.h"
 #include "shared/slots_private.h"
 #include "worker/lifecycle.h"
-#include "worker/lock/directories_private.h"
+#include "worker/directories_private.h"
 #include "worker/waits.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/watches_private.h"
 
 /* What the library's watches would take in a request (library.c). */
 extern size_t library_watch_bytes(const zhandle_t *zh);
@@ -48,9 +47,9 @@ extern uint32 __wrap_proof_ask(void);
 extern void __real_lease_shorten(int64 until_ms);
 extern void __wrap_lease_shorten(int64 until_ms);
 extern void __real_flight_init(Flight *flight, Client *client,
-							   Watches *watches, MemoryContext context);
+							   MemoryContext context);
 extern void __wrap_flight_init(Flight *flight, Client *client,
-							   Watches *watches, MemoryContext context);
+							   MemoryContext context);
 extern int64 __real_session_flush(void);
 extern int64 __wrap_session_flush(void);
 
@@ -128,14 +127,13 @@ __wrap_lease_shorten(int64 until_ms)
 }
 
 void
-__wrap_flight_init(Flight *flight, Client *client, Watches *watches,
-				   MemoryContext context)
+__wrap_flight_init(Flight *flight, Client *client, MemoryContext context)
 {
 	flight_of_session = flight;
-	__real_flight_init(flight, client, watches, context);
+	__real_flight_init(flight, client, context);
 }
 
-/* The bytes of the watch that features.c sets to probe for its removal. */
+/* The bytes of the watch that session.c sets to probe for its removal. */
 #define PROBE_BYTES		23
 
 /*
@@ -150,7 +148,7 @@ __wrap_session_flush(void)
 	if (flight != NULL && flight->client->connected && !flight_is_out(flight))
 		check_watches(instance_number(sim_instance()),
 					  library_watch_bytes(flight->client->handle),
-					  flight->watches->bytes + PROBE_BYTES);
+					  flight->watches.bytes + PROBE_BYTES);
 	looked = false;
 	return __real_session_flush();
 }

@@ -15,7 +15,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/steps.c
+ *		src/worker/steps.c
  *
  *-------------------------------------------------------------------------
  */
@@ -34,12 +34,11 @@
 #include "shared/slots.h"
 #include "shared/stats.h"
 #include "shared/text.h"
-#include "worker/lock/directories_private.h"
-#include "worker/lock/habits_private.h"
-#include "worker/lock/steps_private.h"
+#include "worker/directories_private.h"
+#include "worker/habits_private.h"
+#include "worker/steps_private.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* The pause before retrying what ZooKeeper has refused. */
 #define RETRY_DELAY_MS		10000

@@ -6,14 +6,14 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/contender_private.h
+ *		src/worker/contender_private.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_CONTENDER_PRIVATE_H
 #define ZKLOCK_CONTENDER_PRIVATE_H
 
-#include "worker/lock/contender.h"
+#include "worker/contender.h"
 #include "worker/zookeeper/session.h"
 
 /* How often to check all owners. */

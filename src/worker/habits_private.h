@@ -6,14 +6,14 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/habits_private.h
+ *		src/worker/habits_private.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_HABITS_PRIVATE_H
 #define ZKLOCK_HABITS_PRIVATE_H
 
-#include "worker/lock/contender_private.h"
+#include "worker/contender_private.h"
 
 extern int32 habits_retain_ms(Contender *contender, const ZkContender *wanted);
 extern void habits_learn(const Contender *contender);

@@ -3,13 +3,13 @@
  * contender.h
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
- * This header is the interface of all of worker/lock for the rest of the
- * worker.
+ * This header is also what the rest of the worker has of steps.c, dispatch.c,
+ * checks.c and directories.c.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/contender.h
+ *		src/worker/contender.h
  *
  *-------------------------------------------------------------------------
  */

@@ -6,14 +6,14 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/steps_private.h
+ *		src/worker/steps_private.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_STEPS_PRIVATE_H
 #define ZKLOCK_STEPS_PRIVATE_H
 
-#include "worker/lock/contender_private.h"
+#include "worker/contender_private.h"
 
 extern void step_start(Contender *contender,
 					   const ZkContender *wanted);

@@ -21,7 +21,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/checks.c
+ *		src/worker/checks.c
  *
  *-------------------------------------------------------------------------
  */
@@ -32,9 +32,9 @@
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/test_build.h"
-#include "worker/lock/contender_private.h"
+#include "worker/contender_private.h"
 #include "worker/wake.h"
-#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/session.h"
 
 /*
  * The most contenders that are watched for a revocation: the library sets all

@@ -11,7 +11,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/dispatch.c
+ *		src/worker/dispatch.c
  *
  *-------------------------------------------------------------------------
  */
@@ -21,9 +21,9 @@
 #include "shared/grant.h"
 #include "shared/outcome.h"
 #include "shared/slots.h"
-#include "worker/lock/habits_private.h"
-#include "worker/lock/steps_private.h"
-#include "worker/zookeeper/status.h"
+#include "worker/habits_private.h"
+#include "worker/steps_private.h"
+#include "worker/zookeeper/session.h"
 
 /* The slot is wanted: begin a contender, unless it has one. */
 static void

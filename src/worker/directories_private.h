@@ -6,14 +6,14 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/directories_private.h
+ *		src/worker/directories_private.h
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKLOCK_DIRECTORIES_PRIVATE_H
 #define ZKLOCK_DIRECTORIES_PRIVATE_H
 
-#include "worker/lock/contender.h"
+#include "worker/contender.h"
 
 extern bool directory_is_known(const char *path);
 extern void directory_note(const char *path, bool known);

@@ -17,7 +17,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/habits.c
+ *		src/worker/habits.c
  *
  *-------------------------------------------------------------------------
  */
@@ -30,9 +30,9 @@
 #include "shared/lock_stats.h"
 #include "shared/settings.h"
 #include "shared/stats.h"
-#include "worker/lock/habits_private.h"
+#include "worker/habits_private.h"
 #include "worker/zookeeper/security.h"
-#include "worker/zookeeper/status.h"
+#include "worker/zookeeper/session.h"
 
 /* The memory has room for four times as many locks: 3 MB, once it is full. */
 #define HABIT_BUCKETS		16384

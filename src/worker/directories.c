@@ -44,7 +44,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/directories.c
+ *		src/worker/directories.c
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +58,7 @@
 #include "shared/session_info.h"
 #include "shared/text.h"
 #include "utils/hsearch.h"
-#include "worker/lock/directories_private.h"
+#include "worker/directories_private.h"
 #include "worker/zookeeper/session.h"
 
 /*

@@ -32,7 +32,7 @@
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/lock/contender.c
+ *		src/worker/contender.c
  *
  *-------------------------------------------------------------------------
  */
@@ -50,9 +50,8 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/lock/contender_private.h"
+#include "worker/contender_private.h"
 #include "worker/zookeeper/session.h"
-#include "worker/zookeeper/status.h"
 
 /* A UUID in use by a contender. */
 typedef struct ContenderUuid

@@ -203,13 +203,6 @@ extern int no_such_variable
 	} while (0)
 #endif
 
-/* Before 16, check hooks of settings allocate by malloc. */
-#if PG_VERSION_NUM >= 160000
-#define ZkGucAlloc(size)	guc_malloc(LOG, size)
-#else
-#define ZkGucAlloc(size)	malloc(size)
-#endif
-
 /* libpq/libpq.h needs Kerberos' headers if PostgreSQL was built with it. */
 extern bool pq_is_reading_msg(void);
 extern bool pq_check_connection(void);

@@ -72,13 +72,10 @@ char	   *zklock_sasl_user;
 char	   *zklock_sasl_password_file;
 
 /*
- * Problems of the values in force, as sentences, or NULL.  The check hooks
- * allocate them as their "extra", with ZkGucAlloc().
+ * Has a wrong value been accepted, here or in the postmaster before it forked?
+ * As long as none has been, no value needs to be checked again.
  */
-static const char *servers_problem = NULL;
-static const char *root_problem = NULL;
-static const char *auth_problem = NULL;
-static const char *namespace_problem = NULL;
+static bool accepted_wrong = false;
 
 /* The beginning of a problem that comes from the library, not the value. */
 #define ZK_LIBRARY_LACKS \
@@ -130,91 +127,6 @@ static const struct config_enum_entry exclusion_options[] = {
 	{"instance", ZK_EXCLUSION_INSTANCE, false},
 	{NULL, 0, false}
 };
-
-/*
- * Would PostgreSQL replace a refused value by the default?
- *
- * It does so with values from the configuration when the library is loaded,
- * and with those of a role or database when a session begins.  A parallel
- * worker must take its leader's value.
- */
-static bool
-setting_is_replaced(GucSource source)
-{
-	return process_shared_preload_libraries_in_progress ||
-		InitializingParallelWorker ||
-		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
-		source == PGC_S_USER || source == PGC_S_DATABASE_USER;
-}
-
-/*
- * The SQLSTATE of a problem: "otherwise", unless the library lacks something.
- */
-static int
-problem_code(const char *problem, int otherwise)
-{
-	return strncmp(problem, ZK_LIBRARY_LACKS, strlen(ZK_LIBRARY_LACKS)) == 0 ?
-		ERRCODE_FEATURE_NOT_SUPPORTED : otherwise;
-}
-
-/* Warn of a wrong value that is accepted; "value" is NULL if it is secret. */
-static void
-setting_warn(const char *name, const char *value, const char *problem)
-{
-	if (InitializingParallelWorker)
-		return;					/* the leader has warned */
-	ereport(WARNING,
-			(errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE)),
-			 value ?
-			 errmsg("invalid value for parameter \"%s\": \"%s\"", name, value) :
-			 errmsg("invalid value for parameter \"%s\"", name),
-			 errdetail("%s", problem),
-			 errhint("Locks in ZooKeeper cannot be used until the value is corrected.")));
-}
-
-/*
- * End the check hook of a string.
- *
- * Refuses a value that has a problem; or accepts it with a warning, and sets
- * *extra to a copy of the problem, made by ZkGucAlloc().  "value" is NULL if
- * it is secret.
- */
-static bool
-setting_pass(const char *name, const char *value, const char *problem,
-			 void **extra, GucSource source)
-{
-	if (problem == NULL)
-		return true;
-	if (!setting_is_replaced(source))
-	{
-		GUC_check_errcode(problem_code(problem,
-									   ERRCODE_INVALID_PARAMETER_VALUE));
-		if (value == NULL)
-			GUC_check_errmsg("invalid value for parameter \"%s\"", name);
-		GUC_check_errdetail("%s", problem);
-		return false;
-	}
-	*extra = ZkGucAlloc(strlen(problem) + 1);
-	if (*extra == NULL)
-		return false;
-	strcpy(*extra, problem);
-	setting_warn(name, value, problem);
-	return true;
-}
-
-/* For zk_wrong_setting(): fill in "wrong" if there is a problem. */
-static bool
-setting_is_wrong(const char *name, const char *value, const char *problem,
-				 ZkWrongSetting *wrong)
-{
-	if (problem == NULL)
-		return false;
-	wrong->name = name;
-	wrong->value = value;
-	wrong->problem = problem;
-	wrong->sqlstate = problem_code(problem, ERRCODE_CONFIG_FILE_ERROR);
-	return true;
-}
 
 /* Is this an IPv6 address in brackets, possibly with a zone ("%eth0")? */
 static bool
@@ -273,8 +185,8 @@ find_server_problem(const char *server, size_t len)
  * The form is host:port,..., with an optional chroot.  A host may be an IPv6
  * address in brackets.
  */
-static char *
-servers_find_problem(const char *server)
+static const char *
+find_servers_problem(const char *server)
 {
 	const char *chroot = strchr(server, '/');
 	const char *end = chroot ? chroot : server + strlen(server);
@@ -326,132 +238,263 @@ servers_for_library(const char *servers)
 	return result;
 }
 
-static bool
-check_servers(char **newval, void **extra, GucSource source)
+static const char *
+find_auth_problem(const char *auth)
 {
-	return setting_pass("zklock.servers", *newval,
-						servers_find_problem(*newval), extra, source);
+	if (*auth != '\0' && strchr(auth, ':') == NULL)
+		return "The credentials are not of the form user:password.";
+	return strlen(auth) > ZKLOCK_MAX_AUTH ?
+		"The credentials are longer than 1000 bytes." : NULL;
 }
 
-static void
-assign_servers(const char *newval pg_attribute_unused(), void *extra)
+/* The library gets the three paths in one string, separated by commas. */
+static const char *
+find_tls_problem(const char *path)
 {
-	servers_problem = extra;
+	if (path[0] == '\0')
+		return NULL;
+	if (zookeeper_init_ssl == NULL)
+		return ZK_LIBRARY_LACKS "TLS.";
+	return strchr(path, ',') ? "The path must not contain a comma." : NULL;
 }
 
-static bool
-check_root(char **newval, void **extra, GucSource source)
+static const char *
+find_sasl_problem(const char *value)
 {
-	return setting_pass("zklock.root", *newval,
-						znode_check_root(*newval), extra, source);
+	if (value[0] == '\0' ||
+		(zookeeper_init_sasl != NULL &&
+		 zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
+		 sasl_set_mutex != NULL))
+		return NULL;
+	return ZK_LIBRARY_LACKS "SASL.";
 }
 
-static void
-assign_root(const char *newval pg_attribute_unused(), void *extra)
+/* The name of the longest key must not be too long. */
+static const char *
+find_namespace_problem(const char *namespace)
 {
-	root_problem = extra;
+	char	   *name = psprintf(ZK_ADVISORY_PREFIX "%s/%d,%d", namespace,
+								INT_MIN, INT_MIN);
+	char		encoded[ZNODE_MAX_NAME + 1];
+	int			len = znode_encode_name(name, strlen(name), encoded,
+										sizeof(encoded));
+
+	pfree(name);
+	return len < 0 ? "With it, the names of locks are too long." : NULL;
 }
 
-static bool
-check_auth(char **newval, void **extra, GucSource source)
+/* The settings that can be wrong, in the order in which that is reported. */
+typedef enum Checked
 {
-	const char *problem = NULL;
+	/* of the session in ZooKeeper */
+	SERVERS,
+	AUTH,
+	ACL,
+	TLS_CA,
+	TLS_CERT,
+	TLS_KEY,
+	SASL_USER,
+	SASL_PASSWORD_FILE,
 
-	if (**newval != '\0' && strchr(*newval, ':') == NULL)
-		problem = "The credentials are not of the form user:password.";
-	else if (strlen(*newval) > ZKLOCK_MAX_AUTH)
-		problem = "The credentials are longer than 1000 bytes.";
+	/* of locks only */
+	ROOT,
+	NODE_FORMAT,
+	COMMIT_CHECK,
+	ADVISORY_LOCKS,
+	ADVISORY_NAMESPACE
+} Checked;
 
-	/* without the value, which the usual message would show */
-	return setting_pass("zklock.auth", NULL, problem, extra, source);
-}
+#define NCHECKED	(ADVISORY_NAMESPACE + 1)
 
-static void
-assign_auth(const char *newval pg_attribute_unused(), void *extra)
+/* Each is a string, or an enum. */
+typedef struct CheckedSetting
 {
-	auth_problem = extra;
-}
+	const char *name;
+	bool		secret;			/* its value is not reported */
+	char	  **string;
+	const char *(*find_problem) (const char *value);	/* see below */
+	int		   *word;
+	struct config_enum_entry *options;
+	const char *description;	/* of the settings for TLS and SASL */
+} CheckedSetting;
+
+static const CheckedSetting checked[NCHECKED] = {
+	[SERVERS] = {"zklock.servers", false, &zklock_servers, find_servers_problem},
+	[AUTH] = {"zklock.auth", true, &zklock_auth, find_auth_problem},
+	[ACL] = {"zklock.acl",.word = &zklock_acl,.options = acl_options},
+	[TLS_CA] = {
+		"zklock.tls_ca", true, &zklock_tls_ca, find_tls_problem,
+		.description = "Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of."
+	},
+	[TLS_CERT] = {
+		"zklock.tls_cert", true, &zklock_tls_cert, find_tls_problem,
+		.description = "Sets the file with the certificate to present to ZooKeeper."
+	},
+	[TLS_KEY] = {
+		"zklock.tls_key", true, &zklock_tls_key, find_tls_problem,
+		.description = "Sets the file with the private key of that certificate."
+	},
+	[SASL_USER] = {
+		"zklock.sasl_user", true, &zklock_sasl_user, find_sasl_problem,
+		.description = "Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5."
+	},
+	[SASL_PASSWORD_FILE] = {
+		"zklock.sasl_password_file", true, &zklock_sasl_password_file,
+		find_sasl_problem,
+		.description = "Sets the file with the password of that user."
+	},
+	[ROOT] = {"zklock.root", false, &zklock_root, znode_check_root},
+	[NODE_FORMAT] = {
+		"zklock.node_format",.word = &zklock_node_format,
+		.options = format_options
+	},
+	[COMMIT_CHECK] = {
+		"zklock.commit_check",.word = &zklock_commit_check,
+		.options = check_options
+	},
+	[ADVISORY_LOCKS] = {
+		"zklock.advisory_locks",.word = &zklock_advisory_locks,
+		.options = advisory_options
+	},
+	[ADVISORY_NAMESPACE] = {
+		"zklock.advisory_namespace", false, &zklock_advisory_namespace,
+		find_namespace_problem
+	}
+};
 
 /*
  * Before the definition of an enum: if the configuration has a word that is
  * not among its options, make it one.
  */
 static void
-admit_wrong_word(const char *name, struct config_enum_entry *options)
+admit_wrong_word(Checked setting)
 {
-	const char *word = GetConfigOption(name, true, false);
+	struct config_enum_entry *option = checked[setting].options;
+	const char *word = GetConfigOption(checked[setting].name, true, false);
 
 	if (word == NULL)
 		return;
-	for (; options->name != NULL; options++)
-		if (pg_strcasecmp(options->name, word) == 0)
+	for (; option->name != NULL; option++)
+		if (pg_strcasecmp(option->name, word) == 0)
 			return;
-	options->name = MemoryContextStrdup(TopMemoryContext, word);
-	options->val = WRONG_WORD;
-	options->hidden = true;
+	option->name = MemoryContextStrdup(TopMemoryContext, word);
+	option->val = WRONG_WORD;
+	option->hidden = true;
 }
 
+/* The word of an enum, or NULL. */
 static const char *
-find_word(const struct config_enum_entry *options, int val)
+word_of(Checked setting, int val)
 {
-	while (options->name != NULL && options->val != val)
-		options++;
-	return options->name;
+	const struct config_enum_entry *option = checked[setting].options;
+
+	while (option->name != NULL && option->val != val)
+		option++;
+	return option->name;
 }
 
-static char *
-list_words(const struct config_enum_entry *options)
+/* The problem of a value, or of a word_of(), as a sentence; or NULL. */
+static const char *
+find_problem(Checked setting, const char *value)
 {
-	char	   *list = psprintf("Available values: %s", options->name);
+	const struct config_enum_entry *option = checked[setting].options;
+	char	   *list;
 
-	while ((++options)->name != NULL && !options->hidden)
-		list = psprintf("%s, %s", list, options->name);
+	if (option == NULL)
+		return checked[setting].find_problem(value);
+	if (value != word_of(setting, WRONG_WORD))
+		return NULL;
+	list = psprintf("Available values: %s", option->name);
+	while ((++option)->name != NULL && !option->hidden)
+		list = psprintf("%s, %s", list, option->name);
 	return psprintf("%s.", list);
 }
 
-/* End the check hook of an enum, as setting_pass(). */
-static bool
-pass_word(const char *name, const struct config_enum_entry *options,
-		  int val, GucSource source)
+/*
+ * The SQLSTATE of a problem: "otherwise", unless the library lacks something.
+ */
+static int
+problem_code(const char *problem, int otherwise)
 {
-	if (val != WRONG_WORD)
+	return strncmp(problem, ZK_LIBRARY_LACKS, strlen(ZK_LIBRARY_LACKS)) == 0 ?
+		ERRCODE_FEATURE_NOT_SUPPORTED : otherwise;
+}
+
+/*
+ * The check hook of a setting: refuse a value that has a problem, or accept it
+ * with a warning if PostgreSQL would replace it by the default.
+ *
+ * It does so with values from the configuration when the library is loaded,
+ * and with those of a role or database when a session begins.  A parallel
+ * worker must take its leader's value, which the leader has warned of.
+ */
+static bool
+check(Checked setting, const char *value, GucSource source)
+{
+	const char *problem = find_problem(setting, value);
+	const char *name = checked[setting].name;
+	const char *shown = checked[setting].secret ? NULL : value;
+
+	if (problem == NULL)
 		return true;
-	if (!setting_is_replaced(source))
+	if (process_shared_preload_libraries_in_progress ||
+		InitializingParallelWorker ||
+		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
+		source == PGC_S_USER || source == PGC_S_DATABASE_USER)
 	{
-		GUC_check_errhint("%s", list_words(options));
+		accepted_wrong = true;
+		if (InitializingParallelWorker)
+			return true;
+		ereport(WARNING,
+				(errcode(problem_code(problem,
+									  ERRCODE_INVALID_PARAMETER_VALUE)),
+				 shown ?
+				 errmsg("invalid value for parameter \"%s\": \"%s\"", name, shown) :
+				 errmsg("invalid value for parameter \"%s\"", name),
+				 errdetail("%s", problem),
+				 errhint("Locks in ZooKeeper cannot be used until the value is corrected.")));
+		return true;
+	}
+	if (checked[setting].options)
+	{
+		GUC_check_errhint("%s", problem);
 		return false;
 	}
-	setting_warn(name, find_word(options, val), list_words(options));
-	return true;
+	GUC_check_errcode(problem_code(problem, ERRCODE_INVALID_PARAMETER_VALUE));
+	if (shown == NULL)
+		GUC_check_errmsg("invalid value for parameter \"%s\"", name);
+	GUC_check_errdetail("%s", problem);
+	return false;
 }
 
-static bool
-check_acl(int *newval, void **extra pg_attribute_unused(), GucSource source)
-{
-	return pass_word("zklock.acl", acl_options, *newval, source);
+/* A hook is not told which setting it checks, so each has its own. */
+#define CHECK_STRING(hook, setting) \
+static bool \
+hook(char **newval, void **extra pg_attribute_unused(), GucSource source) \
+{ \
+	return check(setting, *newval, source); \
 }
 
-static bool
-check_node_format(int *newval, void **extra pg_attribute_unused(),
-				  GucSource source)
-{
-	return pass_word("zklock.node_format", format_options, *newval, source);
+#define CHECK_WORD(hook, setting) \
+static bool \
+hook(int *newval, void **extra pg_attribute_unused(), GucSource source) \
+{ \
+	return check(setting, word_of(setting, *newval), source); \
 }
 
-static bool
-check_commit_check(int *newval, void **extra pg_attribute_unused(),
-				   GucSource source)
-{
-	return pass_word("zklock.commit_check", check_options, *newval, source);
-}
-
-static bool
-check_advisory_locks(int *newval, void **extra pg_attribute_unused(),
-					 GucSource source)
-{
-	return pass_word("zklock.advisory_locks", advisory_options, *newval,
-					 source);
-}
+CHECK_STRING(check_servers, SERVERS)
+CHECK_STRING(check_auth, AUTH)
+CHECK_WORD(check_acl, ACL)
+CHECK_STRING(check_tls_ca, TLS_CA)
+CHECK_STRING(check_tls_cert, TLS_CERT)
+CHECK_STRING(check_tls_key, TLS_KEY)
+CHECK_STRING(check_sasl_user, SASL_USER)
+CHECK_STRING(check_sasl_password_file, SASL_PASSWORD_FILE)
+CHECK_STRING(check_root, ROOT)
+CHECK_WORD(check_node_format, NODE_FORMAT)
+CHECK_WORD(check_commit_check, COMMIT_CHECK)
+CHECK_WORD(check_advisory_locks, ADVISORY_LOCKS)
+CHECK_STRING(check_advisory_namespace, ADVISORY_NAMESPACE)
 
 /*
  * Plans made before the setting was on for the first time may call
@@ -465,159 +508,6 @@ assign_advisory_locks(int newval, void *extra pg_attribute_unused())
 		return;
 	zklock_advisory_used = true;
 	ResetPlanCache();
-}
-
-/* The name of the longest key must not be too long. */
-static bool
-check_advisory_namespace(char **newval, void **extra, GucSource source)
-{
-	char	   *name = psprintf(ZK_ADVISORY_PREFIX "%s/%d,%d", *newval,
-								INT_MIN, INT_MIN);
-	char		encoded[ZNODE_MAX_NAME + 1];
-	const char *problem = NULL;
-
-	if (znode_encode_name(name, strlen(name), encoded, sizeof(encoded)) < 0)
-		problem = "With it, the names of locks are too long.";
-	pfree(name);
-	return setting_pass("zklock.advisory_namespace", *newval, problem, extra,
-						source);
-}
-
-static void
-assign_advisory_namespace(const char *newval pg_attribute_unused(), void *extra)
-{
-	namespace_problem = extra;
-}
-
-static bool
-is_wrong_word(const char *name, int val,
-			  const struct config_enum_entry *options, ZkWrongSetting *wrong)
-{
-	if (val != WRONG_WORD)
-		return false;
-	return setting_is_wrong(name, find_word(options, val), list_words(options),
-							wrong);
-}
-
-/* Settings for TLS and SASL, if the library has them. */
-char	   *zklock_tls_ca;
-char	   *zklock_tls_cert;
-char	   *zklock_tls_key;
-char	   *zklock_sasl_user;
-char	   *zklock_sasl_password_file;
-
-typedef enum SecureSetting
-{
-	TLS_CA,
-	TLS_CERT,
-	TLS_KEY,
-	SASL_USER,
-	SASL_PASSWORD_FILE
-} SecureSetting;
-
-#define NSECURE	(SASL_PASSWORD_FILE + 1)
-
-static const struct
-{
-	const char *name;
-	const char *description;
-	char	  **value;
-}			secure_settings[NSECURE] =
-
-{
-	[TLS_CA] = {
-		"zklock.tls_ca",
-		"Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
-		&zklock_tls_ca
-	},
-	[TLS_CERT] = {
-		"zklock.tls_cert",
-		"Sets the file with the certificate to present to ZooKeeper.",
-		&zklock_tls_cert
-	},
-	[TLS_KEY] = {
-		"zklock.tls_key",
-		"Sets the file with the private key of that certificate.",
-		&zklock_tls_key
-	},
-	[SASL_USER] = {
-		"zklock.sasl_user",
-		"Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5.",
-		&zklock_sasl_user
-	},
-	[SASL_PASSWORD_FILE] = {
-		"zklock.sasl_password_file",
-		"Sets the file with the password of that user.",
-		&zklock_sasl_password_file
-	}
-};
-
-static bool
-is_tls(SecureSetting setting)
-{
-	return setting <= TLS_KEY;
-}
-
-static bool
-sasl_is_supported(void)
-{
-	return zookeeper_init_sasl != NULL &&
-		zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
-		sasl_set_mutex != NULL;
-}
-
-/*
- * The problem of a value by itself, as a sentence, or NULL.  The library gets
- * the three paths for TLS in one string, separated by commas.
- */
-static const char *
-find_secure_problem(SecureSetting setting, const char *value)
-{
-	if (value[0] == '\0')
-		return NULL;
-	if (!is_tls(setting))
-		return sasl_is_supported() ? NULL : ZK_LIBRARY_LACKS "SASL.";
-	if (zookeeper_init_ssl == NULL)
-		return ZK_LIBRARY_LACKS "TLS.";
-	return strchr(value, ',') ? "The path must not contain a comma." : NULL;
-}
-
-static bool
-check_secure(SecureSetting setting, const char *value, void **extra,
-			 GucSource source)
-{
-	return setting_pass(secure_settings[setting].name, NULL,
-						find_secure_problem(setting, value), extra, source);
-}
-
-static bool
-check_tls_ca(char **newval, void **extra, GucSource source)
-{
-	return check_secure(TLS_CA, *newval, extra, source);
-}
-
-static bool
-check_tls_cert(char **newval, void **extra, GucSource source)
-{
-	return check_secure(TLS_CERT, *newval, extra, source);
-}
-
-static bool
-check_tls_key(char **newval, void **extra, GucSource source)
-{
-	return check_secure(TLS_KEY, *newval, extra, source);
-}
-
-static bool
-check_sasl_user(char **newval, void **extra, GucSource source)
-{
-	return check_secure(SASL_USER, *newval, extra, source);
-}
-
-static bool
-check_sasl_password_file(char **newval, void **extra, GucSource source)
-{
-	return check_secure(SASL_PASSWORD_FILE, *newval, extra, source);
 }
 
 /*
@@ -655,43 +545,6 @@ secure_name_of_credentials(void)
 	return sasl_is_wanted() ? "zklock.sasl_user" : "zklock.auth";
 }
 
-/* Is only a part of these settings set, which must be set together? */
-static bool
-is_incomplete(SecureSetting first, SecureSetting last, const char *problem,
-			  ZkWrongSetting *wrong)
-{
-	for (SecureSetting i = first; i <= last; i++)
-		if ((*secure_settings[i].value)[0] == '\0')
-			return setting_is_wrong(secure_settings[i].name, NULL, problem,
-									wrong);
-	return false;
-}
-
-/* For zk_wrong_setting(): is one of these settings wrong? */
-static bool
-secure_is_wrong(ZkWrongSetting *wrong)
-{
-	for (SecureSetting i = 0; i < NSECURE; i++)
-		if (setting_is_wrong(secure_settings[i].name, NULL,
-							 find_secure_problem(i, *secure_settings[i].value),
-							 wrong))
-			return true;
-	if (tls_is_wanted() &&
-		is_incomplete(TLS_CA, TLS_KEY,
-					  "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
-					  wrong))
-		return true;
-	if (sasl_is_wanted() &&
-		is_incomplete(SASL_USER, SASL_PASSWORD_FILE,
-					  "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".",
-					  wrong))
-		return true;
-	return tls_is_wanted() && sasl_is_wanted() &&
-		setting_is_wrong(secure_settings[SASL_USER].name, NULL,
-						 "The ZooKeeper client library cannot combine SASL with its TLS.",
-						 wrong);
-}
-
 /*
  * secure_values
  *		All of these settings as one string, palloc'd, to detect changes.
@@ -702,6 +555,48 @@ secure_values(void)
 	return psprintf("%s\n%s\n%s\n%s\n%s", zklock_tls_ca, zklock_tls_cert,
 					zklock_tls_key, zklock_sasl_user,
 					zklock_sasl_password_file);
+}
+
+/* The value in force. */
+static const char *
+value_of(Checked setting)
+{
+	return checked[setting].options ?
+		word_of(setting, *checked[setting].word) : *checked[setting].string;
+}
+
+/* Fill in "wrong" if there is a problem. */
+static bool
+is_wrong(Checked setting, const char *problem, ZkWrongSetting *wrong)
+{
+	if (problem == NULL)
+		return false;
+	wrong->name = checked[setting].name;
+	wrong->value = checked[setting].secret ? NULL : value_of(setting);
+	wrong->problem = problem;
+	wrong->sqlstate = problem_code(problem, ERRCODE_CONFIG_FILE_ERROR);
+	return true;
+}
+
+/* Is one of these settings wrong by itself? */
+static bool
+any_is_wrong(Checked first, Checked last, ZkWrongSetting *wrong)
+{
+	for (Checked i = first; accepted_wrong && i <= last; i++)
+		if (is_wrong(i, find_problem(i, value_of(i)), wrong))
+			return true;
+	return false;
+}
+
+/* Is one of these settings empty, which must be set together? */
+static bool
+is_incomplete(Checked first, Checked last, const char *problem,
+			  ZkWrongSetting *wrong)
+{
+	for (Checked i = first; i <= last; i++)
+		if ((*checked[i].string)[0] == '\0')
+			return is_wrong(i, problem, wrong);
+	return false;
 }
 
 /*
@@ -717,21 +612,20 @@ bool
 zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 {
 	memset(wrong, 0, sizeof(*wrong));
-	if (setting_is_wrong("zklock.servers", zklock_servers, servers_problem, wrong) ||
-		setting_is_wrong("zklock.auth", NULL, auth_problem, wrong) ||
-		is_wrong_word("zklock.acl", zklock_acl, acl_options, wrong) ||
-		secure_is_wrong(wrong))
-		return true;
-	return locks &&
-		(setting_is_wrong("zklock.root", zklock_root, root_problem, wrong) ||
-		 is_wrong_word("zklock.node_format", zklock_node_format,
-					   format_options, wrong) ||
-		 is_wrong_word("zklock.commit_check", zklock_commit_check,
-					   check_options, wrong) ||
-		 is_wrong_word("zklock.advisory_locks", zklock_advisory_locks,
-					   advisory_options, wrong) ||
-		 setting_is_wrong("zklock.advisory_namespace",
-						  zklock_advisory_namespace, namespace_problem, wrong));
+	return any_is_wrong(SERVERS, SASL_PASSWORD_FILE, wrong) ||
+		(tls_is_wanted() &&
+		 is_incomplete(TLS_CA, TLS_KEY,
+					   "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
+					   wrong)) ||
+		(sasl_is_wanted() &&
+		 is_incomplete(SASL_USER, SASL_PASSWORD_FILE,
+					   "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".",
+					   wrong)) ||
+		(tls_is_wanted() && sasl_is_wanted() &&
+		 is_wrong(SASL_USER,
+				  "The ZooKeeper client library cannot combine SASL with its TLS.",
+				  wrong)) ||
+		(locks && any_is_wrong(ROOT, ADVISORY_NAMESPACE, wrong));
 }
 
 /*
@@ -758,130 +652,98 @@ show_auth(void)
 static void
 define_session_settings(void)
 {
-	admit_wrong_word("zklock.acl", acl_options);
+	admit_wrong_word(ACL);
 
 	DefineCustomStringVariable("zklock.servers",
 							   "Sets the ZooKeeper servers: host:port,..., with an optional chroot.",
-							   NULL,
-							   &zklock_servers,
-							   "localhost:2181",
-							   PGC_SIGHUP,
-							   0,
-							   check_servers, assign_servers, NULL);
+							   NULL, &zklock_servers, "localhost:2181",
+							   PGC_SIGHUP, 0, check_servers, NULL, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Sets the session timeout to request from ZooKeeper.",
 							"ZooKeeper may grant a different one; the view zk_session shows it.",
-							&zklock_session_timeout,
-							10000, 2000, INT_MAX / 2,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&zklock_session_timeout, 10000, 2000, INT_MAX / 2,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomStringVariable("zklock.auth",
 							   "Sets the credentials for ZooKeeper's digest authentication, as user:password.",
-							   NULL,
-							   &zklock_auth,
-							   "",
-							   PGC_SIGHUP,
+							   NULL, &zklock_auth, "", PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 							   GUC_NOT_IN_SAMPLE,
-							   check_auth, assign_auth, show_auth);
+							   check_auth, NULL, show_auth);
 	DefineCustomEnumVariable("zklock.acl",
 							 "Sets who may use the znodes of this server: anyone, or only clients with the same credentials.",
-							 NULL,
-							 &zklock_acl,
-							 ZK_ACL_OPEN,
-							 acl_options,
-							 PGC_SIGHUP,
-							 0,
-							 check_acl, NULL, NULL);
+							 NULL, &zklock_acl, ZK_ACL_OPEN, acl_options,
+							 PGC_SIGHUP, 0, check_acl, NULL, NULL);
 }
 
 /* Settings of TLS and SASL. */
 static void
 define_secure_settings(void)
 {
-	static const GucStringCheckHook checks[NSECURE] = {
+	static const GucStringCheckHook secure_hooks[] = {
 		check_tls_ca, check_tls_cert, check_tls_key, check_sasl_user,
 		check_sasl_password_file
 	};
 
-	for (SecureSetting i = 0; i < NSECURE; i++)
-		DefineCustomStringVariable(secure_settings[i].name,
-								   secure_settings[i].description,
-								   NULL, secure_settings[i].value, "",
-								   PGC_SIGHUP,
+	for (Checked i = TLS_CA; i <= SASL_PASSWORD_FILE; i++)
+	{
+		const CheckedSetting *secure = &checked[i];
+
+		DefineCustomStringVariable(secure->name, secure->description, NULL,
+								   secure->string, "", PGC_SIGHUP,
 								   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 								   GUC_NOT_IN_SAMPLE,
-								   checks[i], NULL, NULL);
+								   secure_hooks[i - TLS_CA], NULL, NULL);
+	}
 }
 
 /* Settings of the locks: where they are, what they look like, how many. */
 static void
 define_lock_settings(void)
 {
-	admit_wrong_word("zklock.node_format", format_options);
+	admit_wrong_word(NODE_FORMAT);
 
 	DefineCustomStringVariable("zklock.root",
 							   "Sets the znode that contains the lock directories.",
-							   NULL,
-							   &zklock_root,
-							   "/zklock",
-							   PGC_SUSET,
-							   0,
-							   check_root, assign_root, NULL);
+							   NULL, &zklock_root, "/zklock",
+							   PGC_SUSET, 0, check_root, NULL, NULL);
 	DefineCustomEnumVariable("zklock.node_format",
 							 "Sets how exclusive contenders are named, so that other clients recognize them.",
 							 "They are named like those of Curator's InterProcessMutex or InterProcessReadWriteLock.",
-							 &zklock_node_format,
-							 ZK_FORMAT_MUTEX,
+							 &zklock_node_format, ZK_FORMAT_MUTEX,
 							 format_options,
-							 PGC_SUSET,
-							 0,
-							 check_node_format, NULL, NULL);
+							 PGC_SUSET, 0, check_node_format, NULL, NULL);
 	DefineCustomEnumVariable("zklock.exclusion",
 							 "Sets whom locks exclude: sessions of all servers, or of this one only.",
 							 "With \"instance\" nothing is asked of ZooKeeper.",
-							 &zklock_exclusion,
-							 ZK_EXCLUSION_FLEET,
+							 &zklock_exclusion, ZK_EXCLUSION_FLEET,
 							 exclusion_options,
-							 PGC_SIGHUP,
-							 0,
-							 NULL, NULL, NULL);
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.deadlock_check",
 							 "Checks for deadlocks with other servers.",
 							 "A wait that has lasted deadlock_timeout is published in ZooKeeper and followed there.",
-							 &zklock_deadlock_check,
-							 true,
-							 PGC_SIGHUP,
-							 0,
-							 NULL, NULL, NULL);
+							 &zklock_deadlock_check, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
 /* Settings of what stands in for advisory locks. */
 static void
 define_advisory_settings(void)
 {
-	admit_wrong_word("zklock.advisory_locks", advisory_options);
+	admit_wrong_word(ADVISORY_LOCKS);
 
 	DefineCustomEnumVariable("zklock.advisory_locks",
 							 "Makes pg_advisory_lock and its siblings take locks in ZooKeeper.",
 							 "They are named \"advisory/<namespace>/<key>\" and exclude the sessions of all servers.",
-							 &zklock_advisory_locks,
-							 ZK_ADVISORY_OFF,
+							 &zklock_advisory_locks, ZK_ADVISORY_OFF,
 							 advisory_options,
-							 PGC_USERSET,
-							 0,
-							 check_advisory_locks, assign_advisory_locks,
-							 NULL);
+							 PGC_USERSET, 0, check_advisory_locks,
+							 assign_advisory_locks, NULL);
 	DefineCustomStringVariable("zklock.advisory_namespace",
 							   "Sets which databases share the locks of zklock.advisory_locks: those with the same namespace.",
 							   "An empty string stands for the name of the database.",
-							   &zklock_advisory_namespace,
-							   "",
-							   PGC_SUSET,
-							   0,
-							   check_advisory_namespace,
-							   assign_advisory_namespace, NULL);
+							   &zklock_advisory_namespace, "",
+							   PGC_SUSET, 0, check_advisory_namespace, NULL,
+							   NULL);
 }
 
 /* Settings of how much room there is in shared memory. */
@@ -890,93 +752,62 @@ define_size_settings(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
 							"Sets the maximum number of locks that the server can hold and wait for.",
-							NULL,
-							&zklock_max_locks,
-							8192, 1, INT_MAX / 1024,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
+							NULL, &zklock_max_locks, 8192, 1, INT_MAX / 1024,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_claims",
 							"Sets the maximum number of claims that the server can have.",
 							"Zero allows none.",
-							&zklock_max_claims,
-							1000, 0, 1000000,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
+							&zklock_max_claims, 1000, 0, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_claims_per_role",
 							"Sets the maximum number of claims that a role can have in the server.",
 							"-1 is a tenth of zklock.max_claims.  Superusers can have all of these.",
-							&zklock_max_claims_per_role,
-							-1, -1, 1000000,
-							PGC_SUSET,
-							0,
-							NULL, NULL, NULL);
+							&zklock_max_claims_per_role, -1, -1, 1000000,
+							PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_tracked_locks",
 							"Sets the maximum number of locks that zk_stat_locks has counters of.",
 							"Zero turns them off.",
-							&zklock_max_tracked_locks,
-							1000, 0, 1000000,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
+							&zklock_max_tracked_locks, 1000, 0, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 }
 
 /* Settings of the end of a transaction. */
 static void
 define_transaction_settings(void)
 {
-	admit_wrong_word("zklock.commit_check", check_options);
+	admit_wrong_word(COMMIT_CHECK);
 
 	DefineCustomIntVariable("zklock.handoff_quantum",
 							"Sets how long backends may hand a lock on to each other while other servers wait for it.",
 							"Zero gives the lock up after each transaction, unless it may be retained.",
-							&zklock_handoff_quantum,
-							10, 0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&zklock_handoff_quantum, 10, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.retain_time",
 							"Sets how long an idle lock is kept for the next transaction of this server.",
 							"The lock is given up at once when another server waits for it.  Zero gives it up at transaction end; -1 keeps those that this server takes again and again.",
-							&zklock_retain_time,
-							ZK_RETAIN_BY_HABIT, ZK_RETAIN_BY_HABIT, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&zklock_retain_time, ZK_RETAIN_BY_HABIT,
+							ZK_RETAIN_BY_HABIT, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.max_retain_time",
 							"Sets the longest time for which an idle lock is kept if \"zklock.retain_time\" is -1.",
-							NULL,
-							&zklock_max_retain_time,
-							1000, 1, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							NULL, &zklock_max_retain_time, 1000, 1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomBoolVariable("zklock.terminate_on_loss",
 							 "Ends a session that has lost a session-scoped lock.",
 							 "The value at the call that takes the lock counts.",
-							 &zklock_terminate_on_loss,
-							 false,
-							 PGC_USERSET,
-							 0,
-							 NULL, NULL, NULL);
+							 &zklock_terminate_on_loss, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.commit_check",
 							 "Sets how a commit makes sure that its locks are not lost.",
 							 "By the lease of the session, by asking ZooKeeper each time, or only by what the server knows already.",
-							 &zklock_commit_check,
-							 ZK_CHECK_LEASE,
+							 &zklock_commit_check, ZK_CHECK_LEASE,
 							 check_options,
-							 PGC_USERSET,
-							 0,
-							 check_commit_check, NULL, NULL);
+							 PGC_USERSET, 0, check_commit_check, NULL, NULL);
 	DefineCustomIntVariable("zklock.commit_timeout",
 							"Sets how long a commit waits until ZooKeeper confirms that its locks are not lost.",
 							"Past that the transaction is rolled back.  Zero waits as long as it takes.",
-							&zklock_commit_timeout,
-							0, 0, INT_MAX,
-							PGC_USERSET,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							&zklock_commit_timeout, 0, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 }
 
 /*

@@ -31,7 +31,7 @@ use Time::HiRes qw(sleep time);
 use ZkWire;
 use ZooKeeper;
 
-our @EXPORT = qw(zk_cluster zk_clusters value lock_dir contender_bytes contenders wait_contenders
+our @EXPORT = qw(zk_cluster zk_clusters retire value lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error worker_of session_of session_file
   stop_worker wait_next_worker next_worker end_session lose_session
@@ -189,6 +189,11 @@ sub zk_clusters
 
 =pod
 
+=item retire(@nodes)
+
+Stop instances whose part of a test file is over, and keep their files and logs
+under other names: a later part can have instances of the same names.
+
 =item value($node, $sql, $dbname)
 
 What a statement returns, in a session of its own; dies if it fails.
@@ -198,6 +203,22 @@ What a statement returns, in a session of its own; dies if it fails.
 The lock directory of a name (characters, not bytes); root defaults to /zklock.
 
 =cut
+
+sub retire
+{
+	for my $node (@_)
+	{
+		my ($dir, $log) = ($node->basedir, $node->logfile);
+		my $n = grep { -e "$log.$_" } 1 .. 99;
+
+		$node->stop('fast', fail_ok => 1);
+		$n++;
+		rename $log, "$log.$n" or die "$log: $!";
+		rename $dir, "$dir.$n" or die "$dir: $!";
+		@$node{qw(_logfile _basedir)} = ("$log.$n", "$dir.$n");
+	}
+	return;
+}
 
 sub value { return $_[0]->safe_psql($_[2] // 'postgres', $_[1]); }
 

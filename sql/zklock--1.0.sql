@@ -546,11 +546,11 @@ CREATE VIEW zk_stat_locks AS
     SELECT * FROM zk_stat_locks_status();
 
 COMMENT ON VIEW zk_stat_locks IS
-'counters of single locks in this instance, as its memory has them: a row for each of the zklock.max_tracked_locks locks that are used most';
+'counters of single locks in this instance, as its memory has them: a row for each of zklock.max_tracked_locks locks, and one for all others';
 COMMENT ON COLUMN zk_stat_locks.name IS
-'name of the lock or semaphore';
+'name of the lock or semaphore; others: all that have no row';
 COMMENT ON COLUMN zk_stat_locks.root IS
-'the zklock.root it is below';
+'the zklock.root it is below; NULL: all that have no row';
 COMMENT ON COLUMN zk_stat_locks.taken IS
 'times it was taken by a session that did not hold it';
 COMMENT ON COLUMN zk_stat_locks.handed_off IS

@@ -369,12 +369,15 @@ put_lock_stats(ReturnSetInfo *rsinfo, const ZkLockStats *stats)
 {
 	Datum		values[STAT_LOCKS_COLUMNS];
 	bool		nulls[STAT_LOCKS_COLUMNS] = {0};
+	bool		others = stats->id == 0;
 	const char *slash = strrchr(stats->path, '/');
 	int			n = 0;
 
-	values[n++] = CStringGetTextDatum(path_lock_name(stats->path));
-	values[n++] = CStringGetTextDatum(pnstrdup(stats->path,
-											   slash - stats->path));
+	values[n++] = CStringGetTextDatum(others ? "others" :
+									  path_lock_name(stats->path));
+	nulls[n] = others;
+	values[n++] = others ? (Datum) 0 :
+		CStringGetTextDatum(pnstrdup(stats->path, slash - stats->path));
 	values[n++] = Int64GetDatum(stats->taken);
 	values[n++] = Int64GetDatum(stats->handed_off);
 	values[n++] = Int64GetDatum(stats->waited);

@@ -4,10 +4,10 @@
  *		Counters of single locks in shared memory.
  *
  * For the view zk_stat_locks.  There is room for zklock.max_tracked_locks
- * locks.  When it is full, a new lock replaces one that is little used, found
- * by a clock sweep: it halves the usage of each entry that it passes, and
- * takes the first with none left, or after STEPS entries the one that had the
- * least.  It allocates nothing, since transaction callbacks count, too.
+ * locks.  When it is full, a new lock takes the entry of the one that has been
+ * waited for the least in total, whose counts are added to those of entry 0,
+ * that of all other locks.  It allocates nothing, since transaction callbacks
+ * count, too.
  *
  * A lock is identified by a 64-bit hash of its path: two locks with the same
  * hash are counted as one.
@@ -19,9 +19,11 @@
  * Locking protocol.  The hash table from id to entry, and the ids and paths of
  * all entries, are changed under the LWLock of the tranche ZK_TRANCHE, held
  * exclusively, which may be taken inside any other lock.  An entry's spinlock
- * guards its counters and usage.  The id is changed with both locks held, and
- * may be read with either: a backend remembers the entries that it has used,
- * and needs no LWLock if the id is still the same under the spinlock.
+ * guards its counters.  The id is changed with both locks held, and may be
+ * read with either: a backend remembers the entries that it has used, and
+ * needs no LWLock if the id is still the same under the spinlock.  "waits", by
+ * which entries are compared, is written with the spinlock held, and read
+ * without: what is read may be a moment old.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -52,10 +54,7 @@
 #define ZK_TRANCHE		"zklock lock stats"
 
 #define STATS_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/zklock_locks.stat"
-#define STATS_FORMAT	0x5A4B0003	/* changes with ZkLockStats */
-
-/* The most entries that one clock sweep looks at. */
-#define STEPS			32
+#define STATS_FORMAT	0x5A4B0004	/* changes with ZkLockStats */
 
 /* The number of entries that a backend remembers. */
 #define REMEMBERED		64
@@ -63,16 +62,14 @@
 typedef struct StatsEntry
 {
 	slock_t		mutex;
-	uint64		usage;
 	ZkLockStats stats;
 } StatsEntry;
 
-/* The beginning of the file; the entries follow. */
+/* The beginning of the file; the entries follow, and their checksum. */
 typedef struct StatsHeader
 {
 	uint32		format;
 	int32		n;				/* entries */
-	pg_crc32c	crc;			/* of all that follows */
 } StatsHeader;
 
 typedef struct IdEntry
@@ -84,22 +81,35 @@ typedef struct IdEntry
 typedef struct LockStatsShared
 {
 	int			used;			/* the entries from here on are free */
-	int			hand;
 	StatsEntry	entries[FLEXIBLE_ARRAY_MEMBER];
 } LockStatsShared;
 
 static LockStatsShared *shared = NULL;
+static int64 *waits;			/* of each entry, close together */
 static HTAB *ids = NULL;
 static LWLock *stats_lock = NULL;
 
-/* of this backend: an entry's number plus 1, by the last bits of the id */
+/* of this backend: an entry's number, or 0, by the last bits of the id */
 static int	remembered[REMEMBERED];
+
+/* The entries, that of all other locks included. */
+static int
+max_entries(void)
+{
+	return zklock_max_tracked_locks + 1;
+}
+
+static Size
+entries_size(void)
+{
+	return MAXALIGN(offsetof(LockStatsShared, entries) +
+					mul_size(max_entries(), sizeof(StatsEntry)));
+}
 
 static Size
 shared_size(void)
 {
-	return offsetof(LockStatsShared, entries) +
-		mul_size(zklock_max_tracked_locks, sizeof(StatsEntry));
+	return add_size(entries_size(), mul_size(max_entries(), sizeof(int64)));
 }
 
 /*
@@ -109,111 +119,104 @@ shared_size(void)
 void
 lock_stats_request_shmem(void)
 {
-	Size		ids_size = hash_estimate_size(Max(zklock_max_tracked_locks, 1),
-										  sizeof(IdEntry));
+	Size		ids_size = hash_estimate_size(max_entries(), sizeof(IdEntry));
 
 	RequestAddinShmemSpace(add_size(shared_size(), ids_size));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
 }
 
-/* A free entry, or a little used one; the lock is held. */
+/* Add the counters of a lock to those of all other locks. */
+static void
+add_to_others(const ZkLockStats *stats)
+{
+	StatsEntry *others = &shared->entries[0];
+	int64	   *sums = &others->stats.taken;
+	const int64 *counts = &stats->taken;
+
+	SpinLockAcquire(&others->mutex);
+	if (others->stats.since == 0 || stats->since < others->stats.since)
+		others->stats.since = stats->since;
+	others->stats.max_wait = Max(others->stats.max_wait, stats->max_wait);
+	others->stats.max_hold = Max(others->stats.max_hold, stats->max_hold);
+	for (int i = 0; &sums[i] < (int64 *) (&others->stats + 1); i++)
+		sums[i] += counts[i];
+	SpinLockRelease(&others->mutex);
+}
+
+/* A free entry, or that with the least wait; the lock is held. */
 static int
 find_room(void)
 {
-	int			victim = -1;
-	uint64		least = 0;
+	int			least = 1;
 
-	if (shared->used < zklock_max_tracked_locks)
+	if (shared->used < max_entries())
 		return shared->used++;
-	for (int i = 0; i < STEPS && (victim < 0 || least > 0); i++)
-	{
-		int			number = shared->hand;
-		StatsEntry *entry = &shared->entries[number];
-		uint64		usage;
-
-		shared->hand = (number + 1) % zklock_max_tracked_locks;
-		SpinLockAcquire(&entry->mutex);
-		usage = entry->usage;
-		entry->usage /= 2;
-		SpinLockRelease(&entry->mutex);
-		if (victim < 0 || usage < least)
-		{
-			victim = number;
-			least = usage;
-		}
-	}
-	(void) hash_search(ids, &shared->entries[victim].stats.id, HASH_REMOVE,
-					   NULL);
-	return victim;
+	for (int i = 2; i < shared->used; i++)
+		if (waits[i] < waits[least])
+			least = i;
+	return least;
 }
 
-/* The entry of a lock, made if missing; the lock is held. */
+/*
+ * The entry of a lock, made from "stats" if missing; the lock is held.
+ * Counting begins now if "stats" does not say when it began.
+ */
 static int
-add_entry(uint64 id, const char *path)
+add_entry(const ZkLockStats *stats)
 {
 	bool		found;
-	IdEntry    *entry = hash_search(ids, &id, HASH_FIND, NULL);
-	int			number;
+	IdEntry    *entry = hash_search(ids, &stats->id, HASH_FIND, NULL);
 	StatsEntry *made;
+	ZkLockStats old;
+	int			number;
 
 	if (entry)
 		return entry->entry;
 	number = find_room();
 	made = &shared->entries[number];
 	SpinLockAcquire(&made->mutex);
-	memset(&made->stats, 0, sizeof(made->stats));
-	made->usage = 0;
-	made->stats.id = id;
+	old = made->stats;
+	made->stats = *stats;
+	waits[number] = stats->wait_time;
 	SpinLockRelease(&made->mutex);
-	strlcpy(made->stats.path, path, sizeof(made->stats.path));
-	made->stats.since = GetCurrentTimestamp();
-	entry = hash_search(ids, &id, HASH_ENTER, &found);
+	if (made->stats.since == 0)
+		made->stats.since = GetCurrentTimestamp();
+	if (old.id != 0)
+	{
+		add_to_others(&old);
+		(void) hash_search(ids, &old.id, HASH_REMOVE, NULL);
+	}
+	entry = hash_search(ids, &stats->id, HASH_ENTER, &found);
 	entry->entry = number;
 	return number;
 }
 
-/* Read the header; true if the whole file is what was written. */
-static bool
-check_file(FILE *file, StatsHeader *header)
-{
-	ZkLockStats stats;
-	pg_crc32c	crc;
-
-	if (fread(header, sizeof(*header), 1, file) != 1 ||
-		header->format != STATS_FORMAT)
-		return false;
-	INIT_CRC32C(crc);
-	for (int i = 0; i < header->n; i++)
-	{
-		if (fread(&stats, sizeof(stats), 1, file) != 1)
-			return false;
-		COMP_CRC32C(crc, &stats, sizeof(stats));
-	}
-	FIN_CRC32C(crc);
-	return EQ_CRC32C(crc, header->crc) && fgetc(file) == EOF;
-}
-
-/* Read the entries; false, and nothing is read, if the file is damaged. */
+/* Read the file; false if it is damaged: then what has been read is, too. */
 static bool
 load_entries(FILE *file)
 {
 	StatsHeader header;
 	ZkLockStats stats;
+	pg_crc32c	crc;
+	pg_crc32c	written;
 
-	if (!check_file(file, &header) ||
-		fseek(file, sizeof(header), SEEK_SET) != 0)
+	if (fread(&header, sizeof(header), 1, file) != 1 ||
+		header.format != STATS_FORMAT)
 		return false;
-	for (int i = 0; i < Min(header.n, zklock_max_tracked_locks); i++)
+	INIT_CRC32C(crc);
+	for (int i = 0; i < header.n; i++)
 	{
-		StatsEntry *entry;
-
 		if (fread(&stats, sizeof(stats), 1, file) != 1)
 			return false;
-		entry = &shared->entries[add_entry(stats.id, stats.path)];
-		entry->stats = stats;
-		entry->usage = stats.taken;
+		COMP_CRC32C(crc, &stats, sizeof(stats));
+		if (i == 0)
+			shared->entries[0].stats = stats;
+		else
+			(void) add_entry(&stats);
 	}
-	return true;
+	FIN_CRC32C(crc);
+	return fread(&written, sizeof(written), 1, file) == 1 &&
+		EQ_CRC32C(crc, written) && fgetc(file) == EOF;
 }
 
 static void
@@ -230,9 +233,12 @@ read_file(void)
 		return;
 	}
 	if (!load_entries(file))
+	{
+		lock_stats_reset();
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("ignoring invalid data in file \"%s\"", STATS_FILE)));
+	}
 	FreeFile(file);
 
 	/* so that a backup does not have it, and a crash does not restore it */
@@ -243,19 +249,20 @@ static bool
 save_entries(FILE *file)
 {
 	StatsHeader header = {.format = STATS_FORMAT,.n = shared->used};
+	pg_crc32c	crc;
 
-	INIT_CRC32C(header.crc);
+	INIT_CRC32C(crc);
+	(void) fwrite(&header, sizeof(header), 1, file);
 	for (int i = 0; i < header.n; i++)
-		COMP_CRC32C(header.crc, &shared->entries[i].stats,
-					sizeof(ZkLockStats));
-	FIN_CRC32C(header.crc);
-	if (fwrite(&header, sizeof(header), 1, file) != 1)
-		return false;
-	for (int i = 0; i < header.n; i++)
-		if (fwrite(&shared->entries[i].stats, sizeof(ZkLockStats), 1,
-				   file) != 1)
-			return false;
-	return true;
+	{
+		const ZkLockStats *stats = &shared->entries[i].stats;
+
+		COMP_CRC32C(crc, stats, sizeof(*stats));
+		(void) fwrite(stats, sizeof(*stats), 1, file);
+	}
+	FIN_CRC32C(crc);
+	(void) fwrite(&crc, sizeof(crc), 1, file);
+	return !ferror(file);
 }
 
 /* At the postmaster's exit, when all other processes have ended. */
@@ -265,7 +272,7 @@ write_file(int code, Datum arg pg_attribute_unused())
 	FILE	   *file;
 	bool		saved;
 
-	if (code != 0 || shared == NULL || shared->used == 0)
+	if (code != 0 || shared == NULL || shared->used == 1)
 		return;
 	file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
 	saved = file != NULL && save_entries(file);
@@ -300,14 +307,14 @@ lock_stats_startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, shared_size(), &found);
-	ids = ZkShmemInitHash("zklock lock stats ids",
-						  Max(zklock_max_tracked_locks, 1),
+	waits = (int64 *) ((char *) shared + entries_size());
+	ids = ZkShmemInitHash("zklock lock stats ids", max_entries(),
 						  &info, HASH_ELEM | HASH_BLOBS);
 	stats_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	if (!found)
 	{
-		shared->used = shared->hand = 0;
-		for (int i = 0; i < zklock_max_tracked_locks; i++)
+		shared->used = 1;
+		for (int i = 0; i < max_entries(); i++)
 		{
 			memset(&shared->entries[i], 0, sizeof(StatsEntry));
 			SpinLockInit(&shared->entries[i].mutex);
@@ -343,51 +350,49 @@ lock_entry(int number, uint64 id)
 
 	SpinLockAcquire(&entry->mutex);
 	if (entry->stats.id == id)
-	{
-		entry->usage++;
 		return entry;
-	}
 	SpinLockRelease(&entry->mutex);
 	return NULL;
 }
 
 /*
  * The entry of a lock with its spinlock held, which the caller releases; NULL
- * if locks are not tracked.  A missing entry is made if the key is given.
+ * if locks are not tracked.  A missing entry is made if the key is given; if
+ * not, and there is no room for all, the lock is one of all others.
  */
 static StatsEntry *
 find_entry(uint64 id, const ZkKey *key)
 {
-	int		   *last = &remembered[id % REMEMBERED];
+	int		   *number = &remembered[id % REMEMBERED];
 	StatsEntry *entry;
 	IdEntry    *found;
-	int			number = -1;
+	bool		full;
 
 	if (zklock_max_tracked_locks == 0)
 		return NULL;
-	if (*last > 0 && (entry = lock_entry(*last - 1, id)) != NULL)
+	if (*number > 0 && (entry = lock_entry(*number, id)) != NULL)
 		return entry;
 
 	LWLockAcquire(stats_lock, LW_SHARED);
 	found = hash_search(ids, &id, HASH_FIND, NULL);
-	if (found)
-		number = found->entry;
+	*number = found ? found->entry : 0;
+	full = shared->used == max_entries();
 	LWLockRelease(stats_lock);
-	if (number < 0 && key)
+	if (*number == 0 && key)
 	{
-		char		path[ZNODE_PATH_SIZE];
+		ZkLockStats stats = {.id = id};
 
-		key_path(key, path);
+		key_path(key, stats.path);
 		LWLockAcquire(stats_lock, LW_EXCLUSIVE);
-		number = add_entry(id, path);
+		*number = add_entry(&stats);
 		LWLockRelease(stats_lock);
 	}
-	if (number < 0)
-		return NULL;
-	*last = number + 1;
+	if (*number == 0)
+		return full ? lock_entry(0, 0) : NULL;
 
-	/* if the entry was reused for another lock, this event is lost */
-	return lock_entry(number, id);
+	/* it may have been reused for another lock meanwhile */
+	entry = lock_entry(*number, id);
+	return entry ? entry : lock_entry(0, 0);
 }
 
 /*
@@ -410,6 +415,7 @@ lock_stats_take(uint64 id, const ZkKey *key, bool handed_off, bool retaken,
 	entry->stats.wait_time += wait_us;
 	entry->stats.max_wait = Max(entry->stats.max_wait, wait_us);
 	entry->stats.wait_histogram[bucket]++;
+	waits[entry - shared->entries] = entry->stats.wait_time;
 	SpinLockRelease(&entry->mutex);
 }
 
@@ -452,14 +458,19 @@ lock_stats_release(uint64 id, bool retained, int64 held_us)
 	SpinLockRelease(&entry->mutex);
 }
 
-/* The entry of the lock with this key, as find_entry(). */
-static StatsEntry *
-find_entry_of(const ZkKey *key)
+/* Count an event of the lock with this key, in the counter at "offset". */
+static void
+count_event(const ZkKey *key, Size offset)
 {
 	char		path[ZNODE_PATH_SIZE];
+	StatsEntry *entry;
 
 	key_path(key, path);
-	return find_entry(lock_stats_id(path), key);
+	entry = find_entry(lock_stats_id(path), key);
+	if (entry == NULL)
+		return;
+	++*(int64 *) ((char *) &entry->stats + offset);
+	SpinLockRelease(&entry->mutex);
 }
 
 /*
@@ -472,12 +483,7 @@ find_entry_of(const ZkKey *key)
 void
 lock_stats_lost(const ZkKey *key)
 {
-	StatsEntry *entry = find_entry_of(key);
-
-	if (entry == NULL)
-		return;
-	entry->stats.lost++;
-	SpinLockRelease(&entry->mutex);
+	count_event(key, offsetof(ZkLockStats, lost));
 }
 
 /*
@@ -487,12 +493,7 @@ lock_stats_lost(const ZkKey *key)
 void
 lock_stats_revoked(const ZkKey *key)
 {
-	StatsEntry *entry = find_entry_of(key);
-
-	if (entry == NULL)
-		return;
-	entry->stats.revoked++;
-	SpinLockRelease(&entry->mutex);
+	count_event(key, offsetof(ZkLockStats, revoked));
 }
 
 /*
@@ -502,34 +503,32 @@ lock_stats_revoked(const ZkKey *key)
 void
 lock_stats_revoke_wait(const ZkKey *key)
 {
-	StatsEntry *entry = find_entry_of(key);
-
-	if (entry == NULL)
-		return;
-	entry->stats.waited_revoke++;
-	SpinLockRelease(&entry->mutex);
+	count_event(key, offsetof(ZkLockStats, waited_revoke));
 }
 
 /*
  * lock_stats_read
  *		A copy of all *n entries, palloc'd.
+ *
+ * The last one is that of all other locks, if any have been counted there.
  */
 ZkLockStats *
 lock_stats_read(int *n)
 {
-	ZkLockStats *copy = palloc_extended(Max(zklock_max_tracked_locks, 1) *
-										sizeof(ZkLockStats), MCXT_ALLOC_HUGE);
+	ZkLockStats *copy = palloc_extended(max_entries() * sizeof(ZkLockStats),
+										MCXT_ALLOC_HUGE);
 
+	*n = 0;
 	LWLockAcquire(stats_lock, LW_SHARED);
-	for (int i = 0; i < shared->used; i++)
+	for (int i = shared->used - 1; i >= 0; i--)
 	{
 		StatsEntry *entry = &shared->entries[i];
 
 		SpinLockAcquire(&entry->mutex);
-		copy[i] = entry->stats;
+		copy[*n] = entry->stats;
 		SpinLockRelease(&entry->mutex);
+		*n += copy[*n].since != 0;
 	}
-	*n = shared->used;
 	LWLockRelease(stats_lock);
 	return copy;
 }
@@ -547,11 +546,12 @@ lock_stats_reset(void)
 		StatsEntry *entry = &shared->entries[i];
 		uint64		id = entry->stats.id;
 
-		(void) hash_search(ids, &id, HASH_REMOVE, NULL);
+		if (id != 0)
+			(void) hash_search(ids, &id, HASH_REMOVE, NULL);
 		SpinLockAcquire(&entry->mutex);
-		entry->stats.id = 0;
+		memset(&entry->stats, 0, sizeof(entry->stats));
 		SpinLockRelease(&entry->mutex);
 	}
-	shared->used = shared->hand = 0;
+	shared->used = 1;
 	LWLockRelease(stats_lock);
 }

@@ -18,12 +18,18 @@
 #include "shared/key.h"
 #include "shared/stats.h"
 
-/* The counters of a lock; times in us. */
+/*
+ * The counters of a lock; times in us.  All from "taken" on are sums of int64,
+ * and nothing else.
+ */
 typedef struct ZkLockStats
 {
-	uint64		id;				/* that of its path; 0: the entry is free */
-	char		path[ZNODE_PATH_SIZE];	/* of its lock directory */
+	uint64		id;				/* that of its path; 0: all other locks */
+	char		path[ZNODE_PATH_SIZE];	/* of its lock directory; empty for all
+										 * other locks */
 	TimestampTz since;			/* when counting began */
+	int64		max_wait;
+	int64		max_hold;
 	int64		taken;
 	int64		handed_off;
 	int64		waited;
@@ -36,9 +42,7 @@ typedef struct ZkLockStats
 	int64		revoked;
 	int64		waited_revoke;
 	int64		wait_time;
-	int64		max_wait;
 	int64		hold_time;
-	int64		max_hold;
 	int64		wait_histogram[HISTOGRAM_BUCKETS];
 	int64		hold_histogram[HISTOGRAM_BUCKETS];
 } ZkLockStats;

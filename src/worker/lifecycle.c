@@ -49,6 +49,7 @@
 #include "utils/pidfile.h"
 #include "worker/contender.h"
 #include "worker/deadlock.h"
+#include "worker/directories.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/reads.h"

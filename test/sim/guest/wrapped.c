@@ -20,7 +20,7 @@
 #include "shared/session_info.h"
 #include "shared/slots_private.h"
 #include "worker/lifecycle.h"
-#include "worker/directories_private.h"
+#include "worker/directories.h"
 #include "worker/waits.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/flight_private.h"

@@ -162,6 +162,14 @@ typedef struct Watch
 
 static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
 
+/* An owner of requests. */
+typedef struct Owner
+{
+	uint32		id;				/* hash key, must be first */
+	RequestHandler handler;
+	void	   *data;
+} Owner;
+
 /* An owner's operations in the flight that is out. */
 typedef struct Passenger
 {
@@ -351,7 +359,7 @@ watches_forget_all(Watches *watches)
  * watches_add
  *		"owner" is about to set a watch.
  *
- * The latest "serial" of an owner counts; flight_next_fired() returns it.
+ * The latest "serial" of an owner counts: it is told that one.
  */
 static void
 watches_add(Watches *watches, const char *path, ZooWatcherType type,
@@ -526,17 +534,10 @@ types_of_event(int event)
 	return event == ZOO_CHILD_EVENT ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
-/*
- * flight_fire
- *		The watches of a path that an event of the library uses up have
- *		fired.
- *
- * To be called only when flight_next_fired() has returned false.
- */
-void
-flight_fire(Flight *flight, const char *path, int event)
+/* The watches of a path that an event of the library uses up have fired. */
+static void
+fire(Watches *watches, const char *path, int event)
 {
-	Watches    *watches = &flight->watches;
 	ZooWatcherType fired = types_of_event(event);
 	static unsigned events = 0;
 
@@ -551,32 +552,6 @@ flight_fire(Flight *flight, const char *path, int event)
 		if (watch)
 			fire_watch(watches, watch);
 	}
-}
-
-/*
- * flight_next_fired
- *		The next owner to be told that its watch has fired.
- *
- * Sets *owner and, in *answer, the event and the serial.  Returns false if
- * there is none.
- */
-bool
-flight_next_fired(Flight *flight, uint32_t *owner, RequestAnswer *answer)
-{
-	Watches    *watches = &flight->watches;
-	Watcher    *watcher;
-
-	if (dlist_is_empty(&watches->fired))
-		return false;
-	watcher = dlist_container(Watcher, node,
-							  dlist_pop_head_node(&watches->fired));
-	memset(answer, 0, sizeof(*answer));
-	*owner = watcher->owner;
-	answer->event = watches->fired_deleted ?
-		REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
-	answer->serial = watcher->serial;
-	pfree(watcher);
-	return true;
 }
 
 static Operation *
@@ -675,9 +650,9 @@ forget_watch(const Operation *op, Watches *watches)
 static void
 operation_note_watch(const Operation *op, Watches *watches)
 {
-	if (sets_watch(op) && op->event.read)
+	if (sets_watch(op) && op->read)
 		watches_note_set(watches, op->path, watch_type(op), op->owner);
-	else if (op->event.code != ZOK)
+	else if (op->answer.error != ZOK)
 		forget_watch(op, watches);
 	else if (op->unwatched != 0)
 		watches_removed(watches, op->path, op->unwatched);
@@ -687,14 +662,13 @@ operation_note_watch(const Operation *op, Watches *watches)
 static void
 operation_reset(Operation *op, Watches *watches)
 {
-	Client	   *client = op->event.client;
-
 	forget_watch(op, watches);
 	client_free_answer(op);
-	memset(&op->event, 0, sizeof(op->event));
-	op->event.kind = CLIENT_EVENT_ANSWER;
-	op->event.client = client;
+	op->event.string = NULL;
+	op->barrier = NULL;
+	op->wakes = op->read = false;
 	op->request.batch = 0;
+	memset(&op->answer, 0, sizeof(op->answer));
 }
 
 /* Free an operation, which is in no list, and its answer. */
@@ -733,7 +707,7 @@ flight_is_proof(const Operation *op)
 {
 	RequestKind kind = op->request.kind;
 
-	if (!client_is_leaders(op->event.code))
+	if (!client_is_leaders(op->answer.error))
 		return false;
 	return op->heartbeat || operation_creates(op) || kind == REQUEST_SET ||
 		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
@@ -743,13 +717,13 @@ flight_is_proof(const Operation *op)
 static int
 parents_code(const Operation *op)
 {
-	return op->request.kind == REQUEST_MKDIRS ? op->event.parents_code : ZOK;
+	return op->request.kind == REQUEST_MKDIRS ? op->parents_code : ZOK;
 }
 
 static RequestResult
 operation_result(const Operation *op)
 {
-	int			code = op->event.code;
+	int			code = op->answer.error;
 
 	switch (code)
 	{
@@ -778,55 +752,46 @@ operation_result(const Operation *op)
 }
 
 /*
- * Fill in the answer, which points into the operation.
- *
- * Not for heartbeats, nor for UNWATCH and DELETE_ORPHAN, which are not
- * answered.
+ * Complete the answer that the callback has begun; not of heartbeats, nor of
+ * UNWATCH and DELETE_ORPHAN, which are not answered.
  */
 static void
-operation_fill_answer(const Operation *op, RequestAnswer *answer)
+complete_answer(Operation *op)
 {
-	const ClientEvent *event = &op->event;
-	bool		ours = client_is_ours(event->client, &event->stat);
+	RequestAnswer *answer = &op->answer;
+	int			code = answer->error;
 
-	memset(answer, 0, sizeof(*answer));
-	answer->event = REQUEST_DONE;
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
 	answer->result = operation_result(op);
-	answer->error = event->code == ZNONODE && parents_code(op) != ZOK ?
-		parents_code(op) : event->code;
-	answer->not_empty = event->code == ZNOTEMPTY;
-	if (operation_creates(op) && event->code == ZOK)
+	if (code == ZNONODE && parents_code(op) != ZOK)
+		answer->error = parents_code(op);
+	answer->not_empty = code == ZNOTEMPTY;
+	answer->ours = client_is_ours(op->event.client, answer->ephemeral_owner);
+	if (operation_creates(op) && code == ZOK)
 	{
-		const char *created = event->created ? event->created : event->string;
-		const char *slash = created ? strrchr(created, '/') : NULL;
-
-		answer->node = slash ? slash + 1 : "";
 		answer->batch = op->request.batch;
-		answer->token = ours ? event->stat.czxid : 0;
+		answer->token = answer->ours ? answer->czxid : 0;
 	}
-	answer->children = (const char *const *) event->children;
-	answer->nchildren = event->nchildren;
-	answer->data = event->data;
-	answer->data_len = event->data_len;
-	answer->size = event->stat.dataLength;
-	answer->child_count = event->stat.numChildren;
-	answer->czxid = event->stat.czxid;
-	answer->mzxid = event->stat.mzxid;
-	answer->version = event->stat.version;
-	answer->acl_count = event->acl_count;
-	answer->acl_open = event->acl_open;
-	answer->ctime = event->stat.ctime;
-	answer->ephemeral_owner = event->stat.ephemeralOwner;
-	answer->ours = ours;
 }
 
-/* Make an empty flight, with its operations in "context". */
+/*
+ * Make an empty flight, with its operations in "context".  "proved" is called
+ * with each operation that is answered, before its owner is.
+ */
 void
-flight_init(Flight *flight, Client *client, MemoryContext context)
+flight_init(Flight *flight, Client *client, MemoryContext context,
+			void (*proved) (const Operation *op))
 {
+	HASHCTL		ctl;
+
 	memset(flight, 0, sizeof(*flight));
+	flight->proved = proved;
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(uint32);
+	ctl.entrysize = sizeof(Owner);
+	flight->owners = hash_create("zklock owners of requests", 256, &ctl,
+								 HASH_ELEM | HASH_BLOBS);
 	flight->client = client;
 	watches_init(&flight->watches, client, context);
 	flight->context = context;
@@ -834,6 +799,32 @@ flight_init(Flight *flight, Client *client, MemoryContext context)
 	dlist_init(&flight->again);
 	dlist_init(&flight->out);
 	flight->passengers = passengers_create(context, 64, NULL);
+}
+
+/* Add an owner of requests; returns its ID. */
+uint32
+flight_add_owner(Flight *flight, RequestHandler handler, void *data)
+{
+	Owner	   *owner;
+	bool		found;
+
+	/* IDs wrap around, and some owners live long */
+	do
+	{
+		if (++flight->last_owner == NOBODY)
+			flight->last_owner++;
+		owner = hash_search(flight->owners, &flight->last_owner, HASH_ENTER,
+							&found);
+	} while (found);
+	owner->handler = handler;
+	owner->data = data;
+	return owner->id;
+}
+
+void
+flight_remove_owner(Flight *flight, uint32 owner)
+{
+	hash_search(flight->owners, &owner, HASH_REMOVE, NULL);
 }
 
 /* A session begins; its chroot has this length.  No watch is set. */
@@ -884,8 +875,8 @@ flight_hold_back(Flight *flight)
 }
 
 /* Free an operation and its answer. */
-void
-flight_forget(Operation *op)
+static void
+forget(Operation *op)
 {
 	dlist_delete(&op->node);
 	if (ZK_MUTATED(ZK_OPERATION_LEAKED) &&
@@ -901,7 +892,7 @@ forget_list(dlist_head *list)
 
 	dlist_foreach_modify(iter, list)
 	{
-		flight_forget(dlist_container(Operation, node, iter.cur));
+		forget(dlist_container(Operation, node, iter.cur));
 	}
 }
 
@@ -1143,7 +1134,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	if (list == &plan->ahead && is_urgent(op))
 		plan->urgent = op;
 	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
-		op->event.wakes = true;
+		op->wakes = true;
 	dlist_delete(&op->node);
 	dlist_push_tail(list, &op->node);
 	return true;
@@ -1183,7 +1174,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 		count++;
 	}
 	if (plan->urgent)
-		plan->urgent->event.wakes = true;
+		plan->urgent->wakes = true;
 }
 
 /*
@@ -1220,9 +1211,8 @@ flight_send(Flight *flight, int64 now_ms)
 static void
 answer_sharers(Flight *flight, Operation *op)
 {
-	int			code = op->event.code == ZOK &&
-	client_is_ours(flight->client, &op->event.stat) ? ZOK :
-	OPERATION_NOT_SHARED;
+	bool		shared = op->answer.error == ZOK &&
+		client_is_ours(flight->client, op->answer.ephemeral_owner);
 	Operation  *first = op->sharer;
 	Operation  *last = op;
 
@@ -1230,8 +1220,9 @@ answer_sharers(Flight *flight, Operation *op)
 	{
 		Operation  *sharer = last->sharer;
 
-		sharer->event.code = code;
-		sharer->event.stat = op->event.stat;
+		sharer->answer = op->answer;
+		if (!shared)
+			sharer->answer.error = OPERATION_NOT_SHARED;
 		last->event.next = &sharer->event;
 		last->sharer = NULL;
 		last = sharer;
@@ -1247,7 +1238,7 @@ answer_sharers(Flight *flight, Operation *op)
 static int
 next_piece(const Operation *op)
 {
-	int			failed = op->event.failed;
+	int			failed = op->failed;
 
 	if (failed < 0)
 		return 1;
@@ -1267,7 +1258,7 @@ goes_again(Flight *flight, Operation *op)
 {
 	Passenger  *passenger;
 
-	if (op->event.code == CLIENT_BATCH_FAILED)
+	if (op->answer.error == CLIENT_BATCH_FAILED)
 	{
 		flight->batch_failed = true;
 		op->piece = next_piece(op);
@@ -1276,10 +1267,10 @@ goes_again(Flight *flight, Operation *op)
 		(op->request.group != 0 && !ZK_MUTATED(ZK_GROUP_AGAIN)))
 		return false;
 	passenger = passengers_lookup(flight->passengers, op->owner);
-	if (passenger && op->event.code == CLIENT_BATCH_FAILED)
+	if (passenger && op->answer.error == CLIENT_BATCH_FAILED)
 		passenger->put_back = true;
 	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
-		return op->event.code == CLIENT_BATCH_FAILED;
+		return op->answer.error == CLIENT_BATCH_FAILED;
 	return passenger && passenger->put_back;
 }
 
@@ -1298,15 +1289,15 @@ known_to_fail(Flight *flight, Operation *op)
 		write->request.kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
 		return NULL;
-	if (op->event.code == ZOK && write->piece == UNKNOWN_PIECE)
+	if (op->answer.error == ZOK && write->piece == UNKNOWN_PIECE)
 		write->piece = GOOD_PIECE;
 
 	/* a failed write is a proof, so the server must have received it */
-	if (op->event.code != ZNONODE || write->piece != UNKNOWN_PIECE)
+	if (op->answer.error != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
 	passenger->put_back = false;
 	passenger->write = NULL;
-	write->event.code = op->event.code;
+	write->answer.error = op->answer.error;
 	client_put_back(&op->event, &op->event);
 	return write;
 }
@@ -1316,7 +1307,7 @@ static void
 send_again(Flight *flight, Operation *op)
 {
 	passengers_lookup(flight->passengers, op->owner)->write =
-		op->event.code == CLIENT_BATCH_FAILED ? op : NULL;
+		op->answer.error == CLIENT_BATCH_FAILED ? op : NULL;
 	operation_reset(op, &flight->watches);
 	dlist_delete(&op->node);
 	dlist_push_tail(&flight->again, &op->node);
@@ -1330,7 +1321,7 @@ static bool
 is_lost_orphan(const Operation *op)
 {
 	return op->request.kind == REQUEST_DELETE_ORPHAN &&
-		op->event.code != ZSESSIONEXPIRED && op->event.code != ZCLOSING &&
+		op->answer.error != ZSESSIONEXPIRED && op->answer.error != ZCLOSING &&
 		operation_result(op) == REQUEST_UNKNOWN;
 }
 
@@ -1341,23 +1332,18 @@ is_lost_orphan(const Operation *op)
 static void
 answer_without_directory(Operation *op)
 {
-	if (op->directory_deleted && op->event.code == CLIENT_BATCH_FAILED &&
-		op->event.failed >= 0)
-		op->event.code = ZNONODE;
+	if (op->directory_deleted && op->answer.error == CLIENT_BATCH_FAILED &&
+		op->failed >= 0)
+		op->answer.error = ZNONODE;
 }
 
 /*
- * flight_answer
- *		Take an answer.
- *
- * Returns the operation to be answered now, which the caller frees by
- * flight_forget(); or NULL: the answered one is sent again.
+ * Take an answer.  Returns the operation to be answered now; or NULL: the
+ * answered one is sent again.
  */
-Operation *
-flight_answer(Flight *flight, ClientEvent *event)
+static Operation *
+take_answer(Flight *flight, Operation *op)
 {
-	Operation  *op = (Operation *) event;
-
 	operation_note_watch(op, &flight->watches);
 	if (is_lost_orphan(op))
 	{
@@ -1381,19 +1367,107 @@ flight_answer(Flight *flight, ClientEvent *event)
 	return op;
 }
 
-/*
- * flight_fill_answer
- *		Fill in the answer to an operation, as operation_fill_answer().
- *
- * If the result is unknown, the next flight is delayed, unless another
- * operation of the group failed.
- */
-void
-flight_fill_answer(Flight *flight, const Operation *op, RequestAnswer *answer)
+/* Does an owner wait for this answer? */
+static bool
+is_awaited(const Flight *flight, const Operation *op)
 {
-	operation_fill_answer(op, answer);
-	if (answer->result == REQUEST_UNKNOWN &&
-		op->event.code != OPERATION_NOT_SHARED &&
-		!(op->request.group != 0 && op->event.code == ZRUNTIMEINCONSISTENCY))
-		flight_hold_back(flight);
+	/* the session ended, on which the library must agree */
+	if ((op->answer.error == ZSESSIONEXPIRED || op->answer.error == ZCLOSING) &&
+		is_unrecoverable(flight->client->handle))
+		return false;
+	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
+		op->request.kind != REQUEST_UNWATCH;
+}
+
+/* Call the handler of an owner, if it is still there. */
+static void
+tell_owner(Flight *flight, uint32 id, const RequestAnswer *answer)
+{
+	Owner	   *owner = hash_search(flight->owners, &id, HASH_FIND, NULL);
+
+	if (owner)
+		owner->handler(owner->data, answer);
+}
+
+/*
+ * Deliver an answer.  If the result is unknown, the next flight is delayed,
+ * unless another operation of the group failed.
+ */
+static void
+deliver_answer(Flight *flight, Operation *op)
+{
+	flight->proved(op);
+	if (is_awaited(flight, op))
+	{
+		int			code = op->answer.error;
+
+		complete_answer(op);
+		if (op->answer.result == REQUEST_UNKNOWN &&
+			code != OPERATION_NOT_SHARED &&
+			!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
+			flight_hold_back(flight);
+		tell_owner(flight, op->owner, &op->answer);
+	}
+	forget(op);
+}
+
+/* Tell owners that their watches have fired. */
+static void
+tell_watchers(Flight *flight)
+{
+	dlist_head *fired = &flight->watches.fired;
+
+	while (!dlist_is_empty(fired))
+	{
+		Watcher    *watcher = dlist_container(Watcher, node,
+											  dlist_pop_head_node(fired));
+		RequestAnswer answer = {
+			.event = flight->watches.fired_deleted ?
+			REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED,
+			.serial = watcher->serial
+		};
+		uint32		owner = watcher->owner;
+
+		pfree(watcher);
+		tell_owner(flight, owner, &answer);
+	}
+}
+
+/*
+ * flight_next_event
+ *		Deliver answers, and watches that have fired, to their owners, up to
+ *		the next other event of the client or the library, or NULL.
+ *
+ * The caller frees that event.  A handler may close the session as its last
+ * action.  Errors: as for client_check(); those of handlers.
+ */
+ClientEvent *
+flight_next_event(Flight *flight)
+{
+	for (;;)
+	{
+		ClientEvent *event;
+		Operation  *op;
+
+		client_check();
+		tell_watchers(flight);
+		event = client_next_message();
+		if (event == NULL)
+			event = client_next_event(flight->client);
+		if (event == NULL)
+			return NULL;
+		if (event->kind == CLIENT_EVENT_ANSWER)
+		{
+			op = take_answer(flight, (Operation *) event);
+			if (op)
+				deliver_answer(flight, op);
+		}
+		else if (event->kind == CLIENT_EVENT_WATCH)
+		{
+			fire(&flight->watches, event->string, event->code);
+			client_free_notice(event);
+		}
+		else
+			return event;
+	}
 }

@@ -8,9 +8,9 @@
  * and watches (flight.c).  These do not know of this file: they are passed the
  * parts of the session that they work on.
  *
- * session_next_event() delivers answers and watches to the owners of the
- * requests; it handles other client events, or turns them into events for the
- * worker.  session_flush() sends.  An operation that the library will never
+ * session_next_event() has flight.c deliver answers and watches to the owners of
+ * the requests; it handles other client events, or turns them into events for
+ * the worker.  session_flush() sends.  An operation that the library will never
  * answer, because the session has ended, is forgotten with the session.
  *
  * Lease.  Each answer to a request that changes the tree proves to lease.c
@@ -78,7 +78,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
@@ -161,24 +160,6 @@ static struct
 
 static bool changed = false;	/* see session_take_changes() */
 static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
-
-/* Owners of requests, by id. */
-typedef struct Owner
-{
-	uint32		id;				/* hash key, must be first */
-	SessionHandler handler;
-	void	   *data;
-} Owner;
-
-static HTAB *owners = NULL;
-
-/* What was received: an answer or a watch for an owner, or else an event. */
-typedef struct Incoming
-{
-	uint32		owner;			/* or NOBODY */
-	RequestAnswer answer;
-	SessionEvent event;
-} Incoming;
 
 static const ZkFeature probed[] = {
 	[PROBE_CREATE2] = ZK_FEATURE_CREATE2,
@@ -328,6 +309,8 @@ features_disconnect(Features *features)
 	features->out = false;
 }
 
+static void take_proof(const Operation *op);
+
 /*
  * session_init
  *		Prepare the process for the session.
@@ -345,7 +328,7 @@ session_init(void)
 									ALLOCSET_DEFAULT_SIZES);
 	client_init(&session.client);
 	features_init(&session.features);
-	flight_init(&session.flight, &session.client, context);
+	flight_init(&session.flight, &session.client, context, take_proof);
 	return fd;
 }
 
@@ -410,22 +393,12 @@ session_is_closed(void)
 	return session.client.state == CLIENT_CLOSED;
 }
 
-/* Free an event that has been delivered, or never will be. */
-static void
-free_event(ClientEvent *client_event)
-{
-	if (client_event->kind == CLIENT_EVENT_ANSWER)
-		flight_forget((Operation *) client_event);
-	else
-		client_free_notice(client_event);
-}
-
 /* Free what the last event points to. */
 static void
 free_delivered(void)
 {
 	if (session.delivered)
-		free_event(session.delivered);
+		client_free_notice(session.delivered);
 	session.delivered = NULL;
 }
 
@@ -477,40 +450,16 @@ session_await_closed(int64 until_ms)
  * Returns the owner's ID, for session_submit().
  */
 uint32
-session_add_owner(SessionHandler handler, void *data)
+session_add_owner(RequestHandler handler, void *data)
 {
-	static uint32 last_id = NOBODY;
-	Owner	   *owner;
-	bool		found;
-
-	if (owners == NULL)
-	{
-		HASHCTL		ctl;
-
-		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = sizeof(uint32);
-		ctl.entrysize = sizeof(Owner);
-		owners = hash_create("zklock owners of requests", 256, &ctl,
-							 HASH_ELEM | HASH_BLOBS);
-	}
-
-	/* IDs wrap around, and some owners live long */
-	do
-	{
-		if (++last_id == NOBODY)
-			last_id++;
-		owner = hash_search(owners, &last_id, HASH_ENTER, &found);
-	} while (found);
-	owner->handler = handler;
-	owner->data = data;
-	return last_id;
+	return flight_add_owner(&session.flight, handler, data);
 }
 
 /* Remove an owner: its handler is no longer called. */
 void
 session_remove_owner(uint32 owner)
 {
-	hash_search(owners, &owner, HASH_REMOVE, NULL);
+	flight_remove_owner(&session.flight, owner);
 }
 
 /*
@@ -523,7 +472,6 @@ session_remove_owner(uint32 owner)
 void
 session_submit(uint32_t owner, const Request *request)
 {
-
 	flight_submit(&session.flight, owner, request);
 }
 
@@ -693,7 +641,7 @@ end_heartbeat(bool proof)
 		flight_hold_back(&session.flight);
 }
 
-/* Note what an answer proves of the session. */
+/* Note what an answer, which is about to be delivered, proves. */
 static void
 take_proof(const Operation *op)
 {
@@ -709,30 +657,6 @@ take_proof(const Operation *op)
 		changed = true;
 	if (op->heartbeat)
 		end_heartbeat(proof);
-}
-
-/* Does an owner wait for this answer? */
-static bool
-is_awaited(const Operation *op)
-{
-	/* the session ended, on which the library must agree */
-	if ((op->event.code == ZSESSIONEXPIRED || op->event.code == ZCLOSING) &&
-		is_unrecoverable(session.client.handle))
-		return false;
-	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
-		op->request.kind != REQUEST_UNWATCH;
-}
-
-/* Returns false if no owner waits for this answer. */
-static bool
-fill_answer(const Operation *op, Incoming *in)
-{
-	take_proof(op);
-	if (!is_awaited(op))
-		return false;
-	in->owner = op->owner;
-	flight_fill_answer(&session.flight, op, &in->answer);
-	return true;
 }
 
 /* The server lacks what zklock needs. */
@@ -895,80 +819,36 @@ fill_state(int state, SessionEvent *event)
 }
 
 /*
- * Handle a client event.  Returns the event that *in has been filled from, and
- * may point into; or NULL if nothing is left to do.
+ * Handle an event of the client.  Returns false if *event is not filled in: the
+ * worker need not know.
  */
-static ClientEvent *
-take_event(ClientEvent *client_event, Incoming *in)
+static bool
+take_event(const ClientEvent *client_event, SessionEvent *event)
 {
-	SessionEvent *event = &in->event;
-	bool		found = false;
-	Operation  *op;
+	int			code = client_event->code;
 
 	switch (client_event->kind)
 	{
-		case CLIENT_EVENT_ANSWER:
-			op = flight_answer(&session.flight, client_event);
-			if (op == NULL)
-				return NULL;	/* it is sent again */
-			client_event = &op->event;
-			found = fill_answer(op, in);
-			break;
-		case CLIENT_EVENT_WATCH:
-			flight_fire(&session.flight, client_event->string,
-						client_event->code);
-			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
-			found = end_sync_check(client_event->code, event);
-			break;
+			return end_sync_check(code, event);
 		case CLIENT_EVENT_PROBED:
-			found = end_probe(client_event->code, event);
-			break;
+			return end_probe(code, event);
 		case CLIENT_EVENT_STATE:
-			found = fill_state(client_event->code, event);
-			break;
+			return fill_state(code, event);
 		case CLIENT_EVENT_MESSAGE:
 			event->kind = SESSION_MESSAGE;
 			event->message = client_event->string;
-			found = true;
-			break;
+			return true;
 		case CLIENT_EVENT_CLOSED:
 			flight_forget_out(&session.flight);
 			event->kind = SESSION_FAILED;
-			event->error = client_event->code;
-			found = client_event->code != 0;
-			break;
+			event->error = code;
+			return code != 0;
+		case CLIENT_EVENT_ANSWER:
+		case CLIENT_EVENT_WATCH:
+			break;				/* handled by flight.c */
 	}
-	if (found)
-		return client_event;
-	free_event(client_event);
-	return NULL;
-}
-
-/*
- * The next answer, watch or event, of the session, which may be closed, or of
- * the library's log; false if there is none.
- */
-static bool
-next_incoming(Incoming *in)
-{
-	free_delivered();
-	client_check();
-	memset(in, 0, sizeof(*in));
-	while (session.delivered == NULL)
-	{
-		ClientEvent *client_event;
-
-		if (flight_next_fired(&session.flight, &in->owner, &in->answer))
-			return true;
-		client_event = client_next_message();
-		if (client_event == NULL)
-			client_event = client_next_event(&session.client);
-		if (client_event == NULL)
-			return false;
-		session.delivered = take_event(client_event, in);
-	}
-	return true;
+	return false;
 }
 
 /* Exclude the changes of this owner from session_take_changes(). */
@@ -1023,20 +903,16 @@ session_is_synced(void)
 bool
 session_next_event(SessionEvent *event)
 {
-	Incoming	in;
+	ClientEvent *client_event;
 
-	while (next_incoming(&in))
+	free_delivered();
+	while ((client_event = flight_next_event(&session.flight)) != NULL)
 	{
-		Owner	   *owner;
-
-		if (in.owner == NOBODY)
-		{
-			*event = in.event;
+		memset(event, 0, sizeof(*event));
+		session.delivered = client_event;
+		if (take_event(client_event, event))
 			return true;
-		}
-		owner = hash_search(owners, &in.owner, HASH_FIND, NULL);
-		if (owner)
-			owner->handler(owner->data, &in.answer);
+		free_delivered();
 	}
 	return false;
 }

@@ -17,12 +17,6 @@
 #include "core/request.h"
 #include "shared/session_info.h"
 
-/*
- * The handler of an owner of requests: called with their answers, and when a
- * watch set by one of them fires.
- */
-typedef void (*SessionHandler) (void *data, const RequestAnswer *answer);
-
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */
@@ -80,7 +74,7 @@ extern bool session_is_synced(void);
 extern bool session_is_stuck(void);
 extern void session_close(void);
 extern void session_await_closed(int64 until_ms);
-extern uint32 session_add_owner(SessionHandler handler, void *data);
+extern uint32 session_add_owner(RequestHandler handler, void *data);
 extern void session_remove_owner(uint32 owner);
 extern void session_submit(uint32_t owner,
 						   const Request *request);

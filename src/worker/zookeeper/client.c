@@ -263,35 +263,6 @@ client_answer_sync_check(int rc, const void *data)
 	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
 }
 
-/* A probe of session.c has been answered, or not. */
-void
-client_answer_probe(int rc, const void *data)
-{
-	post_notice((Client *) data, CLIENT_EVENT_PROBED, rc, NULL);
-}
-
-void
-client_answer_probe_create2(int rc, const char *value pg_attribute_unused(),
-							const struct Stat *stat pg_attribute_unused(),
-							const void *data)
-{
-	client_answer_probe(rc, data);
-}
-
-void
-client_answer_probe_create(int rc, const char *value pg_attribute_unused(),
-						   const void *data)
-{
-	client_answer_probe(rc, data);
-}
-
-void
-client_answer_probe_stat(int rc, const struct Stat *stat pg_attribute_unused(),
-						 const void *data)
-{
-	client_answer_probe(rc, data);
-}
-
 /*
  * Callbacks for the answers to operations.  "data" is the Operation; of
  * callback_barrier() the Barrier, of callback_multi() the Multi.

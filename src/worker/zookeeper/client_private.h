@@ -29,7 +29,6 @@ typedef enum ClientEventKind
 	CLIENT_EVENT_ANSWER,		/* the first part of an Operation */
 	CLIENT_EVENT_WATCH,
 	CLIENT_EVENT_SYNC_CHECKED,
-	CLIENT_EVENT_PROBED,
 	CLIENT_EVENT_STATE,
 	CLIENT_EVENT_MESSAGE,		/* of any handle, or none */
 	CLIENT_EVENT_CLOSED			/* the last of a handle */
@@ -41,8 +40,7 @@ typedef struct ClientEvent
 	struct Client *client;		/* whose queue this belongs to */
 	ClientEventKind kind;
 	int			code;			/* WATCH: type of event; STATE: state of the
-								 * handle; SYNC_CHECKED, PROBED: ZOO_ERRORS;
-								 * CLOSED: errno if there was no handle, 0 if
+								 * handle; SYNC_CHECKED: ZOO_ERRORS; CLOSED: errno if there was no handle, 0 if
 								 * it was closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
@@ -178,14 +176,6 @@ extern void client_free_notice(ClientEvent *event);
 
 /* Callbacks, with the Client as "data". */
 extern void client_answer_sync_check(int rc, const void *data);
-extern void client_answer_probe(int rc, const void *data);
-extern void client_answer_probe_create2(int rc, const char *value,
-										const struct Stat *stat,
-										const void *data);
-extern void client_answer_probe_create(int rc, const char *value,
-									   const void *data);
-extern void client_answer_probe_stat(int rc, const struct Stat *stat,
-									 const void *data);
 extern void client_watch_fired(zhandle_t *zh, int type, int state,
 							   const char *path, void *ctx);
 

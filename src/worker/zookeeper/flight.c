@@ -386,7 +386,7 @@ watches_add(Watches *watches, const char *path, ZooWatcherType type,
  * So the library has it, even if it has been forgotten here because an earlier
  * one fired, or the connection was lost.
  */
-void
+static void
 watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
 				 uint32_t owner)
 {
@@ -446,7 +446,7 @@ watches_remove(Watches *watches, const char *path, uint32_t owner)
 }
 
 /* The server and the library have removed the watch of a path. */
-void
+static void
 watches_removed(Watches *watches, const char *path, ZooWatcherType type)
 {
 	for (int i = 0; i < (int) lengthof(types); i++)
@@ -1175,6 +1175,32 @@ plan_flight(Flight *flight, FlightPlan *plan)
 	}
 	if (plan->urgent)
 		plan->urgent->wakes = true;
+}
+
+/*
+ * flight_send_alone
+ *		Send a request of nobody ahead of all that has been submitted; returns
+ *		its operation, until "proved" (flight_init()) has been called with it.
+ *
+ * No flight may be out, and the connection must be up.
+ */
+const Operation *
+flight_send_alone(Flight *flight, const Request *request, int64 now_ms)
+{
+	Operation  *op = operation_make(flight->client, flight->context, NOBODY,
+									request);
+	dlist_head	list;
+	sigset_t	saved;
+
+	dlist_init(&list);
+	dlist_push_tail(&list, &op->node);
+	flight->sent_ms = now_ms;
+	flight->batch_failed = false;
+	client_expect_answers(flight->client, 1);
+	fault_enter_library(&saved);
+	send_first(flight, &list);
+	fault_leave_library(&saved);
+	return op;
 }
 
 /*

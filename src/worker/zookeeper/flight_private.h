@@ -64,15 +64,12 @@ extern void flight_directory_deleted(Flight *flight, const char *directory);
 extern void flight_disconnect(Flight *flight);
 extern bool flight_is_out(const Flight *flight);
 extern void flight_send(Flight *flight, int64 now_ms);
+extern const Operation *flight_send_alone(Flight *flight,
+										  const Request *request,
+										  int64 now_ms);
 extern void flight_hold_back(Flight *flight);
 extern ClientEvent *flight_next_event(Flight *flight);
 extern void flight_forget_out(Flight *flight);
 extern bool flight_is_proof(const Operation *op);
-
-/* Watches of nobody. */
-extern void watches_note_set(Watches *watches, const char *path,
-							 ZooWatcherType type, uint32_t owner);
-extern void watches_removed(Watches *watches, const char *path,
-							ZooWatcherType type);
 
 #endif							/* ZKLOCK_FLIGHT_PRIVATE_H */

@@ -33,8 +33,7 @@
  * have all of its requests.  So they are probed on the first connection of a
  * session, one after the other, before anything else is sent but the sync
  * check, which probes multi; again if zklock.servers has changed.  The probes
- * change nothing, since the znodes that they name do not exist, nor do their
- * parents.
+ * change nothing, since the znodes that they would make have no parents.
  *
  * A server that does not know a request says so and closes the connection, as
  * ZooKeeper does, or only closes the connection.  Connections are lost for
@@ -42,11 +41,9 @@
  * of them in a row, on each of which the sync check was answered, are lost
  * while its probe is out.  Any other answer shows that the server has it.
  *
- * The library sends a request to remove watches only for a watch that it has;
- * so one is set before, on a missing znode.  It has no owner, and so flight.c
- * drops it if the connection is lost.  The library may have been given that
- * request before we hear of the loss, and send it on the next connection; so
- * the watch is noted by the answer, too.
+ * The probes are requests as any, but each is alone in its flight.  The library
+ * sends one to remove watches only for a watch that it has; so one is set
+ * before, on the topmost znode.
  *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
@@ -100,10 +97,10 @@
 #define MAX_LOSSES		3
 
 /*
- * A znode that does not exist, nor does its parent: no lock directory or
- * directory of ours has such a name.
+ * A directory that does not exist: no lock directory or directory of ours has
+ * such a name.
  */
-#define PROBE_PATH		"/%zklock-probe/none"
+#define PROBE_PATH		"/%zklock-probe"
 
 typedef enum FeatureProbe
 {
@@ -118,7 +115,7 @@ typedef enum FeatureProbe
 typedef struct Features
 {
 	FeatureProbe next;			/* the one to be sent, or that is out */
-	bool		out;
+	const Operation *out;		/* or NULL */
 	int			losses;			/* connections lost in a row while it was
 								 * out */
 	uint32		missing;		/* 1 << ZkFeature, of those not found */
@@ -135,8 +132,8 @@ typedef struct Session
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and the next one to be sent, or "" */
 	bool		sync_check_out; /* to the connected server */
-	bool		synced;			/* that server has answered it, and lacks
-								 * nothing */
+	bool		checked;		/* that server has answered it, */
+	bool		synced;			/* and lacks nothing */
 	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
@@ -161,10 +158,24 @@ static struct
 static bool changed = false;	/* see session_take_changes() */
 static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
 
-static const ZkFeature probed[] = {
-	[PROBE_CREATE2] = ZK_FEATURE_CREATE2,
-	[PROBE_CONTAINER] = ZK_FEATURE_CONTAINER,
-	[PROBE_REMOVE_WATCHES] = ZK_FEATURE_REMOVE_WATCHES
+static const struct
+{
+	Request		request;
+	ZkFeature	feature;
+}			probes[] = {
+	[PROBE_CREATE2] = {
+		{.kind = REQUEST_CREATE,.path = PROBE_PATH,.node = "none",.exact = true},
+		ZK_FEATURE_CREATE2
+	},
+	[PROBE_CONTAINER] = {
+		{.kind = REQUEST_MKDIR,.path = PROBE_PATH "/none"},
+		ZK_FEATURE_CONTAINER
+	},
+	[PROBE_WATCH] = {{.kind = REQUEST_WATCH,.path = "/",.brief = true}},
+	[PROBE_REMOVE_WATCHES] = {
+		{.kind = REQUEST_UNWATCH,.path = "/"},
+		ZK_FEATURE_REMOVE_WATCHES
+	}
 };
 
 /* Begin to probe. */
@@ -181,79 +192,24 @@ features_skip(Features *features)
 	features->next = PROBE_NONE;
 }
 
-/* Pass a probe to the library; returns one of ZOO_ERRORS. */
-static int
-send_probe(FeatureProbe probe, Client *client, Watches *watches)
-{
-	zhandle_t  *handle = client->handle;
-
-	switch (probe)
-	{
-		case PROBE_CREATE2:
-			return zoo_acreate2(handle, PROBE_PATH, NULL, -1, client->acl,
-								ZOO_EPHEMERAL, client_answer_probe_create2, client);
-		case PROBE_CONTAINER:
-			return zoo_acreate(handle, PROBE_PATH, NULL, -1, client->acl,
-							   ZOO_CONTAINER, client_answer_probe_create, client);
-		case PROBE_WATCH:
-			watches_note_set(watches, PROBE_PATH, ZWATCHTYPE_DATA, NOBODY);
-			return zoo_awexists(handle, PROBE_PATH, client_watch_fired, client,
-								client_answer_probe_stat, client);
-		case PROBE_REMOVE_WATCHES:
-			return zoo_aremove_all_watches(handle, PROBE_PATH,
-										   ZWATCHTYPE_DATA, 0,
-										   (void_completion_t *) client_answer_probe,
-										   client);
-		case PROBE_NONE:
-			break;
-	}
-	return ZBADARGUMENTS;
-}
-
 static void
-go_on(Features *features, Watches *watches)
+go_on(Features *features)
 {
 	if (features->next != PROBE_WATCH)
 		features->losses = 0;
-	if (features->next == PROBE_REMOVE_WATCHES)
-		watches_removed(watches, PROBE_PATH, ZWATCHTYPE_DATA);
 	features->next++;
-}
-
-/*
- * features_probe
- *		Send the next probe; false if there is none.
- *
- * None may be out.  If the library rejects it because the connection is lost,
- * it is sent on the next one.
- */
-static bool
-features_probe(Features *features, Client *client, Watches *watches)
-{
-	while (features->next != PROBE_NONE)
-	{
-		int			rc = send_probe(features->next, client, watches);
-
-		features->out = rc == ZOK;
-		if (rc != ZNOWATCHER)
-			return true;
-
-		/* the watch could not be set: the server's answer is not known */
-		go_on(features, watches);
-	}
-	return false;
 }
 
 /* The connection was lost while a probe was out. */
 static void
-note_loss(Features *features, Watches *watches)
+note_loss(Features *features)
 {
 	if (features->next == PROBE_WATCH)
 		return;
 	if (++features->losses >= MAX_LOSSES)
 	{
-		features->missing |= 1 << probed[features->next];
-		go_on(features, watches);
+		features->missing |= 1 << probes[features->next].feature;
+		go_on(features);
 	}
 	else if (features->next == PROBE_REMOVE_WATCHES)
 		features->next = PROBE_WATCH;
@@ -277,36 +233,24 @@ is_processed(int code)
 }
 
 /*
- * features_answer
- *		The probe that is out has been answered with this code of ZOO_ERRORS.
- *
- * Returns false if that is no answer of the server: the next probe has to wait
- * for another sync check.
+ * The probe that is out has been answered.  Returns false if that is no answer
+ * of the server: the next probe has to wait for another sync check.
  */
 static bool
-features_answer(Features *features, int code, Watches *watches)
+features_answer(Features *features, int code)
 {
-	features->out = false;
+	features->out = NULL;
 	if (code == ZCONNECTIONLOSS)
 	{
-		note_loss(features, watches);
+		note_loss(features);
 		return false;
 	}
 	if (!is_unknown(code) && !is_processed(code))
 		return false;
 	if (is_unknown(code) && features->next != PROBE_WATCH)
-		features->missing |= 1 << probed[features->next];
-	if (features->next == PROBE_WATCH && !is_unknown(code))
-		watches_note_set(watches, PROBE_PATH, ZWATCHTYPE_DATA, NOBODY);
-	go_on(features, watches);
+		features->missing |= 1 << probes[features->next].feature;
+	go_on(features);
 	return true;
-}
-
-/* The handle is closed: no probe is out any more. */
-static void
-features_disconnect(Features *features)
-{
-	features->out = false;
 }
 
 static void take_proof(const Operation *op);
@@ -414,8 +358,8 @@ session_close(void)
 {
 	free_delivered();
 	client_close(&session.client);
-	features_disconnect(&session.features);
-	session.synced = session.sync_check_out = false;
+	session.features.out = NULL;
+	session.synced = session.checked = session.sync_check_out = false;
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
 	session.heartbeat_out = false;
@@ -581,9 +525,15 @@ session_flush(void)
 		return again_ms;
 	if (now_ms < resend_ms)
 		return zk_earlier(again_ms, resend_ms);
+	if (session.checked && session.features.next != PROBE_NONE)
+		session.features.out =
+			flight_send_alone(&session.flight,
+							  &probes[session.features.next].request, now_ms);
+	else if (session.checked && session.features.missing == 0)
+		session.synced = true;
 	if (session.synced)
 		flight_send(&session.flight, now_ms);
-	else if (!session.sync_check_out && !session.features.out)
+	else if (!session.checked && !session.sync_check_out)
 		send_sync_check();
 	return again_ms;
 }
@@ -631,6 +581,16 @@ session_lease(uint32 *ticket)
 	return session.lease.until;
 }
 
+/* The probe has been answered, or was lost. */
+static void
+end_probe(int code)
+{
+	if (features_answer(&session.features, code))
+		return;
+	session.checked = false;
+	flight_hold_back(&session.flight);
+}
+
 static void
 end_heartbeat(bool proof)
 {
@@ -641,7 +601,10 @@ end_heartbeat(bool proof)
 		flight_hold_back(&session.flight);
 }
 
-/* Note what an answer, which is about to be delivered, proves. */
+/*
+ * Note what an answer, which is about to be delivered, proves of the session,
+ * or of the server.
+ */
 static void
 take_proof(const Operation *op)
 {
@@ -653,10 +616,12 @@ take_proof(const Operation *op)
 		sent_ms != session.lease.last_sent)
 		lease_prove(&session.lease, lease_timeout_ms(), sent_ms,
 					zk_now_ms());
-	if (proof && !op->heartbeat && op->owner != unmarked_owner)
-		changed = true;
-	if (op->heartbeat)
+	if (op == session.features.out)
+		end_probe(op->answer.error);
+	else if (op->heartbeat)
 		end_heartbeat(proof);
+	else if (proof && op->owner != unmarked_owner)
+		changed = true;
 }
 
 /* The server lacks what zklock needs. */
@@ -669,31 +634,7 @@ fill_unfit(uint32 missing, SessionEvent *event)
 	return true;
 }
 
-/*
- * Send the next probe if the server has answered the sync check and all
- * before.  Returns true if the event says that the server is unfit.
- */
-static bool
-probe_next(SessionEvent *event)
-{
-	Features   *features = &session.features;
-	sigset_t	saved;
-	bool		sent;
-
-	if (session.sync_check_out || features->out)
-		return false;
-	fault_enter_library(&saved);
-	sent = features_probe(features, &session.client, &session.flight.watches);
-	fault_leave_library(&saved);
-	if (sent)
-		return false;
-	if (features->missing != 0)
-		return fill_unfit(features->missing, event);
-	session.synced = true;
-	return false;
-}
-
-/* The sync check has been answered, or has failed; returns as probe_next(). */
+/* The sync check has been answered, or has failed; returns as take_event(). */
 static bool
 end_sync_check(int code, SessionEvent *event)
 {
@@ -701,21 +642,13 @@ end_sync_check(int code, SessionEvent *event)
 	if (session.client.connected && client_is_leaders(code))
 	{
 		session.silent_connections = 0;
-		return probe_next(event);
+		session.checked = true;
+		if (session.features.next == PROBE_NONE)
+			session.synced = session.features.missing == 0;
+		return false;
 	}
 	if (session.client.connected && code == ZUNIMPLEMENTED)
 		return fill_unfit(1 << ZK_FEATURE_MULTI, event);
-	flight_hold_back(&session.flight);
-	return false;
-}
-
-/* A probe has been answered, or was lost; returns as probe_next(). */
-static bool
-end_probe(int code, SessionEvent *event)
-{
-	if (features_answer(&session.features, code, &session.flight.watches) &&
-		session.client.connected)
-		return probe_next(event);
 	flight_hold_back(&session.flight);
 	return false;
 }
@@ -738,6 +671,7 @@ check_sync(void)
 		session.next_auth += strlen(session.next_auth) + 1;
 	fault_leave_library(&saved);
 	session.client.connected = true;
+	session.checked = false;
 	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
 		session.synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
 	send_sync_check();
@@ -789,7 +723,7 @@ end_connection(void)
 	if (session.client.connected)
 		session.silent_connections++;
 	session.client.connected = false;
-	session.sync_check_out = false;
+	session.sync_check_out = session.checked = false;
 	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect(&session.flight);
 	lease_disconnect(&session.lease);
@@ -831,8 +765,6 @@ take_event(const ClientEvent *client_event, SessionEvent *event)
 	{
 		case CLIENT_EVENT_SYNC_CHECKED:
 			return end_sync_check(code, event);
-		case CLIENT_EVENT_PROBED:
-			return end_probe(code, event);
 		case CLIENT_EVENT_STATE:
 			return fill_state(code, event);
 		case CLIENT_EVENT_MESSAGE:
@@ -914,7 +846,10 @@ session_next_event(SessionEvent *event)
 			return true;
 		free_delivered();
 	}
-	return false;
+	memset(event, 0, sizeof(*event));
+	return session.checked && session.features.next == PROBE_NONE &&
+		session.features.missing != 0 &&
+		fill_unfit(session.features.missing, event);
 }
 
 /*

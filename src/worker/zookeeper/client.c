@@ -1139,8 +1139,9 @@ send_by_kind(Operation *op)
 								callback_void, op);
 		case REQUEST_GET_ACL:
 			return zoo_aget_acl(handle, op->path, callback_acl, op);
-		case REQUEST_REQUEUE:
 		case REQUEST_CHECK:
+			return client_send_check(client, &op->checked, callback_void, op);
+		case REQUEST_REQUEUE:
 			break;				/* in a multi only: client_send_multi() */
 	}
 	return ZBADARGUMENTS;
@@ -1191,13 +1192,8 @@ was_refused(int rc)
 void
 client_send(Operation *op)
 {
-	int			rc;
+	int			rc = send_behind_barrier(op);
 
-	if (op->heartbeat)
-		rc = client_send_check(op->event.client, &op->checked,
-							   callback_void, op);
-	else
-		rc = send_behind_barrier(op);
 	if (was_refused(rc))
 		post_answer(op, rc);
 }

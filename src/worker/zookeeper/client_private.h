@@ -123,12 +123,18 @@ typedef struct Operation
 								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
-	bool		heartbeat;		/* it is only that */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *prefix;			/* REQUEUE: path to create, without the
 								 * number */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
 } Operation;
+
+/* Is this a write that changes nothing, of nobody? */
+static inline bool
+operation_is_heartbeat(const Operation *op)
+{
+	return op->request.kind == REQUEST_CHECK && op->owner == NOBODY;
+}
 
 /* Does this create a sequential znode? */
 static inline bool

@@ -554,17 +554,6 @@ fire(Watches *watches, const char *path, int event)
 	}
 }
 
-static Operation *
-make_empty(Client *client, MemoryContext context, Size path_size)
-{
-	Size		size = offsetof(Operation, path) + path_size;
-	Operation  *op = MemoryContextAllocZero(context, size);
-
-	op->event.kind = CLIENT_EVENT_ANSWER;
-	op->event.client = client;
-	return op;
-}
-
 /* May this be in a group? */
 static bool
 can_be_grouped(const Operation *op)
@@ -585,7 +574,9 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 
 	if (request->node)
 		size += strlen(request->node) + 1;
-	op = make_empty(client, context, size);
+	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->event.client = client;
 	op->owner = owner;
 	strcpy(op->path, request->path);
 	if (request->node)
@@ -608,17 +599,6 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 		op->prefix = MemoryContextStrdup(context, op->path);
 		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
 	}
-	return op;
-}
-
-/* Make a write that changes nothing, in "context". */
-static Operation *
-operation_make_heartbeat(Client *client, MemoryContext context)
-{
-	Operation  *op = make_empty(client, context, sizeof("/"));
-
-	op->heartbeat = true;
-	strcpy(op->path, "/");
 	return op;
 }
 
@@ -709,7 +689,7 @@ flight_is_proof(const Operation *op)
 
 	if (!client_is_leaders(op->answer.error))
 		return false;
-	return op->heartbeat || operation_creates(op) || kind == REQUEST_SET ||
+	return operation_is_heartbeat(op) || operation_creates(op) || kind == REQUEST_SET ||
 		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
 }
 
@@ -854,7 +834,9 @@ flight_submit(Flight *flight, uint32_t owner, const Request *request)
 void
 flight_submit_heartbeat(Flight *flight)
 {
-	Operation  *op = operation_make_heartbeat(flight->client, flight->context);
+	static const Request check = {.kind = REQUEST_CHECK,.path = "/"};
+	Operation  *op = operation_make(flight->client, flight->context, NOBODY,
+									&check);
 
 	dlist_push_head(&flight->submitted, &op->node);
 }
@@ -1087,7 +1069,7 @@ is_urgent(const Operation *op)
 {
 	RequestKind kind = op->request.kind;
 
-	return !op->heartbeat && kind != REQUEST_MKDIR && kind != REQUEST_MKDIRS &&
+	return !operation_is_heartbeat(op) && kind != REQUEST_MKDIR && kind != REQUEST_MKDIRS &&
 		kind != REQUEST_STAT && kind != REQUEST_UNWATCH;
 }
 

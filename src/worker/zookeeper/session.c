@@ -618,7 +618,7 @@ take_proof(const Operation *op)
 					zk_now_ms());
 	if (op == session.features.out)
 		end_probe(op->answer.error);
-	else if (op->heartbeat)
+	else if (operation_is_heartbeat(op))
 		end_heartbeat(proof);
 	else if (proof && op->owner != unmarked_owner)
 		changed = true;
@@ -867,32 +867,6 @@ session_is_stuck(void)
 		client_hangs(&session.client);
 }
 
-/* The session's identity and server; after SESSION_UP. */
-void
-session_identity(SessionIdentity *identity)
-{
-	zhandle_t  *handle = session.client.handle;
-	const clientid_t *id = zoo_client_id(handle);
-	struct sockaddr_storage address;
-	socklen_t	size = sizeof(address);
-	char		host[NI_MAXHOST];
-	char		port[NI_MAXSERV];
-
-	memset(identity, 0, sizeof(*identity));
-	identity->client_id = id->client_id;
-	memcpy(identity->passwd, id->passwd, ZK_PASSWD_SIZE);
-	identity->timeout = zoo_recv_timeout(handle);
-	identity->first_timeout = session.first_timeout_ms;
-	if (zookeeper_get_connected_host(handle, (struct sockaddr *) &address,
-									 &size) != NULL &&
-		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
-					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(identity->address, sizeof(identity->address),
-				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-	else
-		strlcpy(identity->address, "unknown address", sizeof(identity->address));
-}
-
 /* ZooKeeper's text for an error code. */
 const char *
 session_error_text(int error)
@@ -992,25 +966,52 @@ status_publish(ZkSessionState state)
 	session_write(info);
 }
 
-/* The session is connected. */
-void
-status_set_up(const SessionIdentity *identity)
+/* The address of the server. */
+static void
+fill_server(char server[ZK_SERVER_SIZE])
+{
+	struct sockaddr_storage address;
+	socklen_t	size = sizeof(address);
+	char		host[NI_MAXHOST];
+	char		port[NI_MAXSERV];
+
+	if (zookeeper_get_connected_host(session.client.handle,
+									 (struct sockaddr *) &address,
+									 &size) != NULL &&
+		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
+					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(server, ZK_SERVER_SIZE,
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	else
+		strlcpy(server, "unknown address", ZK_SERVER_SIZE);
+}
+
+/*
+ * status_set_up
+ *		Note, but do not publish yet, which session is connected, and to which
+ *		server; after SESSION_UP.  Returns whether it is a new one.
+ */
+bool
+status_set_up(void)
 {
 	ZkSessionInfo *info = &current.info;
+	zhandle_t  *handle = session.client.handle;
+	const clientid_t *id = zoo_client_id(handle);
+	bool		is_new = info->client_id != id->client_id;
 
-	if (info->client_id != identity->client_id)
+	if (is_new)
 		info->sessions++;
 	else
 	{
 		info->reconnects++;
 		info->missing &= ~(1 << ZK_FEATURE_RESUME);
 	}
-	info->client_id = identity->client_id;
-	memcpy(info->passwd, identity->passwd, sizeof(info->passwd));
-	info->timeout = identity->timeout;
-	info->first_timeout = identity->first_timeout;
-	strlcpy(info->server, identity->address, sizeof(info->server));
-	status_publish(ZK_SESSION_CONNECTED);
+	info->client_id = id->client_id;
+	memcpy(info->passwd, id->passwd, sizeof(info->passwd));
+	info->timeout = zoo_recv_timeout(handle);
+	info->first_timeout = session.first_timeout_ms;
+	fill_server(info->server);
+	return is_new;
 }
 
 /* The server of the current connection has answered, and has what we need. */

@@ -38,7 +38,7 @@ typedef enum SessionEventKind
 {
 	SESSION_FAILED,				/* could not begin to connect: "error" is an
 								 * errno */
-	SESSION_UP,					/* connected; see session_identity() */
+	SESSION_UP,					/* connected; see status_set_up() */
 	SESSION_SUSPENDED,			/* connection lost; the session may be alive */
 	SESSION_EXPIRED,			/* over; operations that were out are
 								 * forgotten */
@@ -55,15 +55,6 @@ typedef struct SessionEvent
 	uint32		missing;		/* 1 << ZkFeature, of each */
 	const char *message;
 } SessionEvent;
-
-typedef struct SessionIdentity
-{
-	int64_t		client_id;
-	char		passwd[ZK_PASSWD_SIZE];
-	int			timeout;		/* ms, as granted */
-	int			first_timeout;	/* the same, when the session began */
-	char		address[ZK_SERVER_SIZE];	/* of the server */
-} SessionIdentity;
 
 extern int	session_init(void);
 extern void session_open(const SessionOptions *options);
@@ -89,7 +80,6 @@ extern void session_ignore_changes(uint32 owner);
 extern bool session_take_changes(void);
 extern void session_reset_wake(void);
 extern bool session_next_event(SessionEvent *event);
-extern void session_identity(SessionIdentity *identity);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);
@@ -103,7 +93,7 @@ extern const ZkSessionInfo *status(void);
 extern bool status_is_alive(void);
 extern bool status_is_connected(void);
 extern void status_publish(ZkSessionState state);
-extern void status_set_up(const SessionIdentity *identity);
+extern bool status_set_up(void);
 extern void status_set_answered(void);
 extern void status_set_missing(uint32 missing);
 extern void status_forget_probes(void);

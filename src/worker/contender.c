@@ -7,13 +7,13 @@
  * worker knows of it.  This file finds them by slot and by UUID, keeps them in
  * the order in which they are due for a check, and counts the room that they
  * take in the session.  It passes events to their recipes, or permits, and
- * carries their output out.  dispatch.c has what makes contenders begin, end and
- * look again.
+ * carries their output out.  dispatch.c has what makes contenders begin, end
+ * and look again.
  *
  * Steps.  A contender's recipe, or its permit, processes an event: an answer
  * of ZooKeeper, a watch that has fired, or what the slot or the time asks for.
- * Its output's operations go to the session; its reports go to the slot, and so
- * to backends, and to the server log.
+ * Its output's operations go to the session; its reports go to the slot, and
+ * so to backends, and to the server log.
  *
  * If a contender's slot is wanted again when nothing of the contender is left
  * in ZooKeeper, it begins again at once, if there is room.  If that is known
@@ -33,13 +33,13 @@
  * the create until the node is known to be gone, and begins no contender that
  * would exceed ZK_MAX_PATH_BYTES.  A node whose delete is on its way counts no
  * more for what is created behind that: requests of a session are done in
- * order.  If the answer to the delete is lost, or is a refusal, the node counts
- * again.  The other half of jute.maxbuffer is for what is not counted: a few
- * bytes before the list, the instance's member znode (fleet.c), nodes that are
- * deleted as soon as they are seen (REQUEST_DELETE_ORPHAN), and the deletes of
- * a batch that has failed, which go again behind creates of the same flight.
- * Because of the bound alone, a session from before a crash can safely be
- * closed although its nodes are unknown.
+ * order.  If the answer to the delete is lost, or is a refusal, the node
+ * counts again.  The other half of jute.maxbuffer is for what is not counted:
+ * a few bytes before the list, the instance's member znode (fleet.c), nodes
+ * that are deleted as soon as they are seen (REQUEST_DELETE_ORPHAN), and the
+ * deletes of a batch that has failed, which go again behind creates of the
+ * same flight.  Because of the bound alone, a session from before a crash can
+ * safely be closed although its nodes are unknown.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -925,8 +925,8 @@ report_step(Contender *contender, const RecipeOutput *out)
 }
 
 /*
- * A contender is about to be created: how long may its lock be retained, in ms?
- * 0: not at all.
+ * A contender is about to be created: how long may its lock be retained, in
+ * ms?  0: not at all.
  *
  * Not while the session has presented credentials of the past, since it is to
  * be without contenders.

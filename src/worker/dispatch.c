@@ -4,9 +4,9 @@
  *		What makes contenders begin, end and look again: mail and time.
  *
  * Mail of the slots begins and releases contenders.  One for which the session
- * has no room (contender.c) is deferred to the end of the turn, when all that is
- * to be released has been.  If there is no room then either, retained ones are
- * given up for it; if that is not enough, it is refused with an error.
+ * has no room (contender.c) is deferred to the end of the turn, when all that
+ * is to be released has been.  If there is no room then either, retained ones
+ * are given up for it; if that is not enough, it is refused with an error.
  *
  * Independently of mail and answers, the worker retries what ZooKeeper has
  * refused, gives up idle locks, counts a retained owner that does not answer

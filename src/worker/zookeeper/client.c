@@ -7,8 +7,8 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, fault.c and security.c, where
- * comments mark it.
+ * that runs in other threads is only in this file, fault.c and security.c,
+ * where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
@@ -624,10 +624,9 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
  * compares each with each other at every session event.  Such an event leaves
  * the watch set.
  */
-void
-client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
-				   int state pg_attribute_unused(), const char *path,
-				   void *ctx)
+static void
+watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
+			int state pg_attribute_unused(), const char *path, void *ctx)
 {
 	if (type != ZOO_SESSION_EVENT && path != NULL)
 		post_notice(ctx, CLIENT_EVENT_WATCH, type, path);
@@ -1018,9 +1017,9 @@ send_watch(Operation *op)
 
 	if (op->request.kind == REQUEST_LIST)
 		return zoo_awget_children(client->handle, op->path,
-								  client_watch_fired, client,
+								  watch_fired, client,
 								  callback_strings, op);
-	return zoo_awget(client->handle, op->path, client_watch_fired, client,
+	return zoo_awget(client->handle, op->path, watch_fired, client,
 					 callback_data, op);
 }
 

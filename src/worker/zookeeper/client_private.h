@@ -40,8 +40,9 @@ typedef struct ClientEvent
 	struct Client *client;		/* whose queue this belongs to */
 	ClientEventKind kind;
 	int			code;			/* WATCH: type of event; STATE: state of the
-								 * handle; SYNC_CHECKED: ZOO_ERRORS; CLOSED: errno if there was no handle, 0 if
-								 * it was closed */
+								 * handle; SYNC_CHECKED: ZOO_ERRORS; CLOSED:
+								 * errno if there was no handle, 0 if it was
+								 * closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 } ClientEvent;
@@ -182,7 +183,5 @@ extern void client_free_notice(ClientEvent *event);
 
 /* Callbacks, with the Client as "data". */
 extern void client_answer_sync_check(int rc, const void *data);
-extern void client_watch_fired(zhandle_t *zh, int type, int state,
-							   const char *path, void *ctx);
 
 #endif							/* ZKLOCK_CLIENT_PRIVATE_H */

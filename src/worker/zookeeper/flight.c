@@ -62,12 +62,12 @@
  * So however many writes fail, a few flights settle it.  One failure costs two
  * more requests, and those for what was sent behind.
  *
- * Watches.  The library has one watch for each path and type, however often it is set.
- * The types are those of the request that sets the watch: ZWATCHTYPE_DATA for
- * a get, ZWATCHTYPE_CHILD for a list of children.  (A watch of a missing node
- * is never set.)  This file keeps the owners that have set a watch; when it
- * fires, each of them is told.  A watch fires once: at the deletion of its
- * node, or at a change of what its type is about.
+ * Watches.  The library has one watch for each path and type, however often it
+ * is set.  The types are those of the request that sets the watch:
+ * ZWATCHTYPE_DATA for a get, ZWATCHTYPE_CHILD for a list of children.  (A
+ * watch of a missing node is never set.)  This file keeps the owners that have
+ * set a watch; when it fires, each of them is told.  A watch fires once: at
+ * the deletion of its node, or at a change of what its type is about.
  *
  * When the library reconnects, it sets all watches again, in one request.
  * watches_bound() limits the length of that request to what a server accepts.

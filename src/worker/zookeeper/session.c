@@ -8,10 +8,10 @@
  * and watches (flight.c).  These do not know of this file: they are passed the
  * parts of the session that they work on.
  *
- * session_next_event() has flight.c deliver answers and watches to the owners of
- * the requests; it handles other client events, or turns them into events for
- * the worker.  session_flush() sends.  An operation that the library will never
- * answer, because the session has ended, is forgotten with the session.
+ * session_next_event() has flight.c deliver answers and watches to the owners
+ * of the requests; it handles other client events, or turns them into events
+ * for the worker.  session_flush() sends.  An operation that the library will
+ * never answer, because the session has ended, is forgotten with the session.
  *
  * Lease.  Each answer to a request that changes the tree proves to lease.c
  * that the session was alive.  Without such requests a heartbeat is sent: a
@@ -41,9 +41,9 @@
  * of them in a row, on each of which the sync check was answered, are lost
  * while its probe is out.  Any other answer shows that the server has it.
  *
- * The probes are requests as any, but each is alone in its flight.  The library
- * sends one to remove watches only for a watch that it has; so one is set
- * before, on the topmost znode.
+ * The probes are requests as any, but each is alone in its flight.  The
+ * library sends one to remove watches only for a watch that it has; so one is
+ * set before, on the topmost znode.
  *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
@@ -498,7 +498,6 @@ send_sync_check(void)
 bool
 session_ready(void)
 {
-
 	return session.client.handle != NULL && session.client.connected &&
 		session.synced && !flight_is_out(&session.flight) &&
 		zk_now_ms() >= session.flight.resend_ms;
@@ -576,7 +575,6 @@ session_keep_lease(uint32 ticket, bool needed)
 int64
 session_lease(uint32 *ticket)
 {
-
 	*ticket = session.proved_ticket;
 	return session.lease.until;
 }
@@ -753,8 +751,8 @@ fill_state(int state, SessionEvent *event)
 }
 
 /*
- * Handle an event of the client.  Returns false if *event is not filled in: the
- * worker need not know.
+ * Handle an event of the client.  Returns false if *event is not filled in:
+ * the worker need not know.
  */
 static bool
 take_event(const ClientEvent *client_event, SessionEvent *event)
@@ -875,8 +873,7 @@ session_error_text(int error)
 }
 
 /*
- * session_error_is_access, session_error_is_no_node,
- * session_error_is_bad_version, session_error_is_untried
+ * session_error_is_access, session_error_is_no_node, session_error_is_untried
  *		The kind of a refusal.  The last one: another operation of the group
  *		has failed.
  */
@@ -890,12 +887,6 @@ bool
 session_error_is_no_node(int error)
 {
 	return error == ZNONODE;
-}
-
-bool
-session_error_is_bad_version(int error)
-{
-	return error == ZBADVERSION;
 }
 
 bool

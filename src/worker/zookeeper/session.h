@@ -83,7 +83,6 @@ extern bool session_next_event(SessionEvent *event);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);
-extern bool session_error_is_bad_version(int error);
 extern bool session_error_is_untried(int error);
 
 /* What is published of it. */

@@ -134,6 +134,12 @@ typedef struct RequestAnswer
 	bool		acl_open;		/* the same: anybody may do more than read */
 } RequestAnswer;
 
+/*
+ * The handler of an owner of requests: called with their answers, and when a
+ * watch set by one of them fires.
+ */
+typedef void (*RequestHandler) (void *data, const RequestAnswer *answer);
+
 /* Is the znode that was read ephemeral, as all contenders are? */
 static inline bool
 request_is_ephemeral(const RequestAnswer *answer)

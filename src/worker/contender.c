@@ -6,7 +6,19 @@
  * Each slot that is wanted or owned has one: its state machine, and what the
  * worker knows of it.  This file finds them by slot and by UUID, keeps them in
  * the order in which they are due for a check, and counts the room that they
- * take in the session.  steps.c has what they do.
+ * take in the session.  It passes events to their recipes, or permits, and
+ * carries their output out.  dispatch.c has what makes contenders begin, end
+ * and look again.
+ *
+ * Steps.  A contender's recipe, or its permit, processes an event: an answer
+ * of ZooKeeper, a watch that has fired, or what the slot or the time asks for.
+ * Its output's operations go to the session; its reports go to the slot, and
+ * so to backends, and to the server log.
+ *
+ * If a contender's slot is wanted again when nothing of the contender is left
+ * in ZooKeeper, it begins again at once, if there is room.  If that is known
+ * before an exclusive owner's node is deleted, the next node is created in the
+ * same step (requeue).
  *
  * The room.  However a session ends, ZooKeeper writes one transaction that
  * lists the paths of all its ephemeral nodes: PrepRequestProcessor.java makes
@@ -21,13 +33,13 @@
  * the create until the node is known to be gone, and begins no contender that
  * would exceed ZK_MAX_PATH_BYTES.  A node whose delete is on its way counts no
  * more for what is created behind that: requests of a session are done in
- * order.  If the answer to the delete is lost, or is a refusal, the node counts
- * again.  The other half of jute.maxbuffer is for what is not counted: a few
- * bytes before the list, the instance's member znode (fleet.c), nodes that are
- * deleted as soon as they are seen (REQUEST_DELETE_ORPHAN), and the deletes of
- * a batch that has failed, which go again behind creates of the same flight.
- * Because of the bound alone, a session from before a crash can safely be
- * closed although its nodes are unknown.
+ * order.  If the answer to the delete is lost, or is a refusal, the node
+ * counts again.  The other half of jute.maxbuffer is for what is not counted:
+ * a few bytes before the list, the instance's member znode (fleet.c), nodes
+ * that are deleted as soon as they are seen (REQUEST_DELETE_ORPHAN), and the
+ * deletes of a batch that has failed, which go again behind creates of the
+ * same flight.  Because of the bound alone, a session from before a crash can
+ * safely be closed although its nodes are unknown.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -38,20 +50,45 @@
  */
 #include "postgres.h"
 
+#include "core/lock/note.h"
 #include "core/lock/znode.h"
 #include "core/mutation.h"
 #include "postmaster/postmaster.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
+#include "shared/lock_stats.h"
+#include "shared/outcome.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/slots.h"
+#include "shared/stats.h"
 #include "shared/test_build.h"
+#include "shared/text.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/contender_private.h"
+#include "worker/directories.h"
+#include "worker/habits.h"
+#include "worker/wake.h"
+#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
+
+/* The pause before retrying what ZooKeeper has refused. */
+#define RETRY_DELAY_MS		10000
+
+/* The delay before a contender comes again whose number was late. */
+#define LATE_DELAY_MS		1000
+
+/* How long a retained owner may take to say whether it needs its lock. */
+#define RETAINED_ANSWER_MS	1000
+
+/*
+ * The part of the slots and of the session's room for locks retained by habit.
+ */
+#define HABITUAL_PART		8
+
+/* A lock directory, or one of the two parts of a semaphore. */
+#define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
 
 /* A UUID in use by a contender. */
 typedef struct ContenderUuid
@@ -64,7 +101,6 @@ static struct
 {
 	HTAB	   *by_slot;		/* of Contenders */
 	HTAB	   *uuids;			/* of ContenderUuids */
-	SessionHandler handler;		/* of their requests */
 	int64		bytes;			/* of nodes that contenders have, or may have,
 								 * as ZK_MAX_PATH_BYTES counts them; */
 	int64		leaving;		/* the part whose delete is under way; */
@@ -103,16 +139,10 @@ compare_checks(const pairingheap_node *a, const pairingheap_node *b,
 	return check_a < check_b ? 1 : check_a > check_b ? -1 : 0;
 }
 
-/*
- * contenders_init
- *		Begin with no contenders.
- *
- * The handler is that of their requests; its data is the contender.
- */
+/* Begin with no contenders. */
 void
-contenders_init(SessionHandler handler)
+contenders_attach(void)
 {
-	contenders.handler = handler;
 	contenders.by_slot = create_table("zklock contenders", sizeof(ZkSlot *),
 									  sizeof(Contender));
 	contenders.uuids = create_table("zklock contender UUIDs",
@@ -186,7 +216,6 @@ path_bytes(const char *directory, const char *below, ZnodeKind kind)
 static void
 make_machine(Contender *contender, ZnodeKind kind)
 {
-	contender->permit = NULL;
 	if (kind == ZNODE_PERMIT)
 	{
 		contender->permit = MemoryContextAlloc(TopMemoryContext,
@@ -217,6 +246,8 @@ free_machine(Contender *contender)
 	}
 }
 
+static void on_answer(void *data, const RequestAnswer *answer);
+
 /* Find the contender of a slot, or make one that is not begun. */
 Contender *
 contender_make(ZkSlot *slot, ZnodeKind kind)
@@ -228,20 +259,11 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	if (found)
 		return contender;
 
+	memset(contender, 0, sizeof(*contender));
+	contender->slot = slot;
 	key_path(slot_key(slot), contender->directory);
-	contender->habitual = contender->revokes = false;
-	contender->owner = session_add_owner(contenders.handler, contender);
-	contender->has_uuid = false;
-	contender->check_at_ms = 0;
+	contender->owner = session_add_owner(on_answer, contender);
 	make_machine(contender, kind);
-	contender->bytes = contender->leaving = 0;
-	contender->in_doubt = false;
-	contender->deferred = false;
-	contender->owner_since_ms = contender->answer_due_ms = 0;
-	contender->queued_since_ms = 0;
-	contender->watch_serial = 0;
-	contender->awaited = false;
-	contender->permit_bytes = 0;
 	if (kind != ZNODE_PERMIT)
 		contender->place_bytes = path_bytes(contender->directory, "", kind);
 	else
@@ -255,14 +277,13 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 }
 
 /*
- * contender_set_habitual
- *		Note whether the contender's lock is retained by habit.
+ * Note whether the contender's lock is retained by habit.
  *
  * Returns false, and does not note it, if that would take more than a
  * HABITUAL_PART-th of the slots or of the session's room.
  */
-bool
-contender_set_habitual(Contender *contender, bool habitual)
+static bool
+set_habitual(Contender *contender, bool habitual)
 {
 	if (contender->habitual == habitual)
 		return true;
@@ -295,15 +316,14 @@ forget_uuid(Contender *contender)
 }
 
 /*
- * contender_note
- *		The contender's note, valid until the next call.
+ * The contender's note, valid until the next call.
  *
  * Each write of a contender's data writes the whole note: besides this
  * instance, only other clients write there, for a revocation, so no other
  * words need to be kept.
  */
-const char *
-contender_note(const Contender *contender)
+static const char *
+note_of(const Contender *contender)
 {
 	static char data[NOTE_SIZE];
 	Note		note;
@@ -316,8 +336,8 @@ contender_note(const Contender *contender)
 }
 
 /* Give the contender a new UUID, in place of any other, to begin with. */
-void
-contender_note_uuid(Contender *contender, const uint8 *uuid)
+static void
+note_uuid(Contender *contender, const uint8 *uuid)
 {
 	ContenderUuid *by_uuid;
 
@@ -334,19 +354,12 @@ contender_note_uuid(Contender *contender, const uint8 *uuid)
 	contender_set_queued(contender, false);
 }
 
-/* Does a contender use this UUID? */
-bool
-contender_has_uuid(const uint8 *uuid)
-{
-	return hash_search(contenders.uuids, uuid, HASH_FIND, NULL) != NULL;
-}
-
 /*
  * The path of the lock directory, or of a part of a semaphore's, as a state
  * machine calls it.
  */
-void
-contender_place_path(const Contender *contender, const char *below,
+static void
+place_path(const Contender *contender, const char *below,
 					 char path[PLACE_PATH_SIZE])
 {
 	snprintf(path, PLACE_PATH_SIZE, "%s%s", contender->directory,
@@ -364,8 +377,8 @@ contender_is_queued(const Contender *contender)
 }
 
 /* The name of its state, for log lines. */
-const char *
-contender_state_name(const Contender *contender)
+static const char *
+state_name(const Contender *contender)
 {
 	return contender->permit ?
 		permit_state_name(contender->permit->state) :
@@ -430,7 +443,7 @@ contender_drop(Contender *contender)
 	contender_set_queued(contender, false);
 	set_watch(contender, 0);
 	set_bytes(contender, 0, 0);
-	(void) contender_set_habitual(contender, false);
+	(void) set_habitual(contender, false);
 	if (contender->deferred)
 		dlist_delete(&contender->deferred_node);
 	free_machine(contender);
@@ -490,8 +503,8 @@ watch_of(const Recipe *recipe)
 }
 
 /* Note what a step of the contender's state machine has changed. */
-void
-contender_update(Contender *contender)
+static void
+update(Contender *contender)
 {
 	Permit	   *permit = contender->permit;
 	uint32		watch;
@@ -532,21 +545,7 @@ contender_excess(const Contender *contender)
 		ZK_PATH_BYTES_BOUND;
 }
 
-/* The contender's nodes may remain until the session ends. */
-void
-contender_leave(const Contender *contender)
-{
-	contenders.left += contender->place_bytes + contender->permit_bytes;
-}
-
-/* The session has ended, and with it all its nodes. */
-void
-contenders_forget_left(void)
-{
-	contenders.left = 0;
-}
-
-/* Have the contender begun at the end of the iteration, if there is room. */
+/* Have the contender begun at the end of the iteration, if there is room then. */
 void
 contender_defer(Contender *contender)
 {
@@ -675,4 +674,620 @@ contender_next_check(void)
 	contender = pairingheap_container(Contender, check_node,
 									  pairingheap_first(contenders.checks));
 	return contender->check_at_ms;
+}
+
+/* Submit an operation of a step. */
+static void
+submit(Contender *contender, Request *request)
+{
+	char		path[PLACE_PATH_SIZE];
+
+	if (request->data == NULL && (request->kind == REQUEST_CREATE ||
+								  request->kind == REQUEST_REQUEUE ||
+								  request->kind == REQUEST_SET))
+		request->data = note_of(contender);
+
+	/* a semaphore's parent is a container, too; the answer is ignored */
+	if (request->kind == REQUEST_MKDIRS && request->path != NULL)
+		directory_make(contender->directory);
+	place_path(contender, request->path, path);
+	request->path = path;
+	session_submit(contender->owner, request);
+}
+
+/* ZooKeeper refuses the contender: pass on why. */
+static void
+refuse(Contender *contender, const RecipeOutput *out)
+{
+	ZkRefusal	refusal = ZK_REFUSAL_OTHER;
+
+	if (out->report & RECIPE_REPORT_MIXED)
+		refusal = ZK_REFUSAL_MIXED;
+	else if (out->report & RECIPE_REPORT_LATE)
+		refusal = ZK_REFUSAL_ENDED;
+	else if (out->permits_found != 0)
+		refusal = ZK_REFUSAL_PERMITS;
+	else
+	{
+		if (session_error_is_access(out->error))
+			refusal = ZK_REFUSAL_ACCESS;
+		else if (session_error_is_no_node(out->error))
+			refusal = ZK_REFUSAL_NO_CHROOT;
+		ereport(LOG,
+				(errmsg("ZooKeeper refused a contender for \"%s\": %s",
+						contender->directory,
+						session_error_text(out->error))));
+	}
+	slot_set_refused(contender->slot, refusal, out->permits_found);
+}
+
+/* Schedule a retry of what was refused. */
+static void
+schedule_retry(void)
+{
+	if (wake_time(WAKE_RETRY) == 0)
+		wake_set(WAKE_RETRY, zk_now_ms() + RETRY_DELAY_MS);
+}
+
+/*
+ * Our node may be left in ZooKeeper.  If its deletion was refused, the worker
+ * retries from time to time, and backends that want the slot see that it may
+ * take long.
+ */
+static void
+warn_of_left(Contender *contender, const RecipeOutput *out)
+{
+	const Permit *permit = contender->permit;
+	char		directory[PLACE_PATH_SIZE];
+
+	place_path(contender, out->path, directory);
+	ereport(WARNING,
+			(errmsg("could not delete contender \"%s/%s\": %s",
+					directory, out->left, session_error_text(out->error)),
+			 errdetail("If it exists, it blocks the lock until the session ends.")));
+	if (recipe_is_stuck(contender->recipe) ||
+		(permit && recipe_is_stuck(&permit->place)))
+	{
+		slot_set_stuck(contender->slot);
+		schedule_retry();
+	}
+	else
+		contenders.left += contender->place_bytes + contender->permit_bytes;
+}
+
+/*
+ * ZooKeeper refuses the fencing token.  Holders that ask for it fail, and the
+ * worker retries from time to time.
+ */
+static void
+refuse_token(const Contender *contender, int error)
+{
+	ZkRefusal	refusal = session_error_is_access(error) ? ZK_REFUSAL_ACCESS :
+	ZK_REFUSAL_OTHER;
+
+	if (slot_set_no_token(contender->slot, refusal))
+		ereport(LOG,
+				(errmsg("ZooKeeper refused the fencing token of \"%s\": %s",
+						contender->directory, session_error_text(error))));
+	schedule_retry();
+}
+
+/* Another client has requested the lock by writing to our node. */
+static void
+revoked(const Contender *contender)
+{
+	int			nleft;
+	bool		claim_ended;
+	int			n = slot_cancel_holders(contender->slot, &nleft, &claim_ended);
+
+	ereport(LOG,
+			(errmsg("another client requests revocation of lock \"%s\"", contender->directory),
+			 nleft == 0 ?
+			 errdetail_plural("The statement of %d holder has been canceled.",
+							  "The statements of %d holders have been canceled.",
+							  n, n) :
+			 errdetail("Holders whose statement has been canceled: %d.  Holders left alone, since only superusers may cancel them: %d.",
+					   n, nleft)));
+	if (claim_ended)
+		ereport(LOG,
+				(errmsg("claim of lock \"%s\" has ended because another client has requested that",
+						contender->directory)));
+}
+
+static void
+log_loss(const Contender *contender)
+{
+	ereport(LOG,
+			(errmsg("lost the lock \"%s\"", contender->directory)));
+}
+
+/* The contender owns its lock: include it in the sweep of owners. */
+static void
+note_owner(Contender *contender)
+{
+	contender->owner_since_ms = zk_now_ms();
+	if (wake_time(WAKE_SWEEP) == 0)
+		wake_set(WAKE_SWEEP, contender->owner_since_ms + SWEEP_INTERVAL_MS);
+}
+
+/* Note whether the contender has a node in the queue. */
+static void
+note_created(Contender *contender, unsigned report)
+{
+	if (report & RECIPE_REPORT_CREATED)
+	{
+		contender->created = true;
+		if (!contender->permit)
+			directory_note(contender->directory, true);
+	}
+	else if (contender->created &&
+			 contender->recipe->state == RECIPE_ENTERING)
+	{
+		/* the next worker must not search for the previous node */
+		slot_set_uncreated(contender->slot);
+		contender->created = false;
+		contender_set_queued(contender, false);
+	}
+}
+
+/* Note the contender's place in its queue. */
+static void
+note_queue(Contender *contender, unsigned report)
+{
+	if ((report & RECIPE_REPORT_GRANTED) && contender->revokes)
+	{
+		stats_count_revoke_wait();
+		lock_stats_revoke_wait(slot_key(contender->slot));
+	}
+	if (report & (RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED))
+	{
+		contender->answer_due_ms = 0;
+		contender->revokes = false;
+	}
+	if (report & RECIPE_REPORT_QUEUED)
+		contender_set_queued(contender, true);
+	if (report & RECIPE_REPORT_RETAINED)
+	{
+		contender->revokes = true;
+		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
+		contender_schedule_check(contender, contender->answer_due_ms);
+	}
+	if (report & RECIPE_REPORT_GRANTED)
+	{
+		contender_set_queued(contender, false);
+		note_owner(contender);
+	}
+	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
+		contender->awaited)
+	{
+		contender->awaited = false;
+		wake_set(WAKE_SCAN, zk_now_ms());
+	}
+	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+		contender_set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
+	if (contender->recipe->others && !contender->permit)
+		habits_of_others(contender->directory, contender->recipe->kind);
+}
+
+/* The directory has a child that is no contender. */
+static void
+warn_of_stranger(const Contender *contender, const RecipeOutput *out)
+{
+	char		directory[PLACE_PATH_SIZE];
+
+	place_path(contender, out->path, directory);
+	if (out->report & RECIPE_REPORT_STRANGER)
+		directory_warn(directory, out->stranger, false);
+	if (out->report & RECIPE_REPORT_PERSISTENT)
+		directory_warn(directory, out->stranger, true);
+}
+
+/*
+ * Pass the reports of a step to the slot and the server log.  The caller
+ * handles GONE and CONTENDED, which another step may follow.
+ */
+static void
+report_step(Contender *contender, const RecipeOutput *out)
+{
+	const Recipe *recipe = contender->recipe;
+	unsigned	report = out->report;
+
+	if (report & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT))
+		warn_of_stranger(contender, out);
+	if (report & RECIPE_REPORT_LOST)
+		log_loss(contender);
+	note_created(contender, report);
+	note_queue(contender, report);
+	contender_schedule_check(contender,
+							 slot_report(contender->slot, report,
+										 recipe->sequence, out->token));
+	if (report & RECIPE_REPORT_REVOKED)
+		revoked(contender);
+	if (recipe->state == RECIPE_LATE && recipe->aside)
+		contender_schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
+	if ((report & RECIPE_REPORT_LATE) && !(report & RECIPE_REPORT_FAILED))
+		ereport(LOG,
+				(errmsg("the sequence numbers of \"%s\" in ZooKeeper are nearly used up",
+						contender->directory),
+				 errdetail("This server does not take the lock before the directory has been deleted, which needs a moment in which nobody is in it.")));
+	if (report & RECIPE_REPORT_RENEWED)
+		ereport(LOG,
+				(errmsg("the queue of \"%s\" has started over in ZooKeeper, because its sequence numbers were nearly used up",
+						contender->directory)));
+	if (report & RECIPE_REPORT_NO_TOKEN)
+		refuse_token(contender, out->error);
+	if (report & RECIPE_REPORT_FAILED)
+		refuse(contender, out);
+	if (report & RECIPE_REPORT_LEFT)
+		warn_of_left(contender, out);
+	if (!contender->permit && !recipe->dir_known)
+		directory_note(contender->directory, false);
+}
+
+/*
+ * A contender is about to be created: how long may its lock be retained, in
+ * ms?  0: not at all.
+ *
+ * Not while the session has presented credentials of the past, since it is to
+ * be without contenders.
+ */
+static int32
+retain_ms_for(Contender *contender, const ZkContender *wanted)
+{
+	int64		time;
+
+	(void) set_habitual(contender, false);
+	if (wanted->kind == ZNODE_PERMIT || auths_are_old())
+		return 0;
+	if (zklock_retain_time != ZK_RETAIN_BY_HABIT)
+		return zklock_retain_time;
+	time = habits_wanted(contender->directory, wanted);
+	if (time > 0 && !set_habitual(contender, true))
+		time = 0;
+	return (int32) ((time + 999) / 1000);
+}
+
+/*
+ * Queue for a wanted lock or permit with a new UUID, which is noted in its
+ * slot before anything is sent.
+ */
+static void
+want(Contender *contender, const ZkContender *wanted, RecipeOutput *out)
+{
+	Recipe	   *recipe = contender->recipe;
+	int32		retain_ms = retain_ms_for(contender, wanted);
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	contender->asker_pid = wanted->asker_pid;
+	session_make_uuid(uuid);
+	note_uuid(contender, uuid);
+	slot_set_uuid(contender->slot, uuid, retain_ms);
+	if (contender->permit)
+		permit_want(contender->permit, uuid, wanted->permits, out);
+	else
+	{
+		recipe->retain = retain_ms > 0;
+		recipe->asks_retained = true;
+		recipe_want(recipe, uuid, wanted->kind,
+					directory_is_known(contender->directory),
+					directory_owns_unread(contender->directory), out);
+	}
+	update(contender);
+}
+
+/*
+ * Before a step: may it end an exclusive owner that directories.c remembers?
+ */
+static bool
+may_leave(const Contender *contender)
+{
+	return contender_owns(contender) && !contender->permit &&
+		(contender->recipe->kind != ZNODE_READER ||
+		 ZK_MUTATED(ZK_READER_PRECEDES));
+}
+
+/* After that step: note the directory, before the delete is sent. */
+static void
+note_step(Contender *contender, bool may_have_left)
+{
+	update(contender);
+	if (may_have_left && contender->recipe->state == RECIPE_LEAVING &&
+		!status_is_ending())
+		directory_leave(contender->directory, contender->recipe->sequence);
+}
+
+/* Let the contender's recipe, or its permit, take one step. */
+static void
+take_step(Contender *contender, const RecipeInput *input, RecipeOutput *out)
+{
+	bool		leaves = may_leave(contender);
+
+	if (contender->permit)
+		permit_step(contender->permit, input, out);
+	else
+		recipe_step(contender->recipe, input, out);
+	note_step(contender, leaves);
+}
+
+/*
+ * If a step has reported others behind our contender, and its note says
+ * retain=yes, take the step that writes that the lock is in use.  Returns
+ * false if there is no such step.
+ */
+static bool
+set_in_use(Contender *contender, RecipeOutput *out)
+{
+	RecipeInput input = {.event = RECIPE_SET_IN_USE};
+
+	if (!(out->report & RECIPE_REPORT_CONTENDED) ||
+		!slot_set_contended(contender->slot) || !contender->recipe->retain)
+		return false;
+	take_step(contender, &input, out);
+	return true;
+}
+
+/*
+ * Nothing of the contender is left in ZooKeeper.  If its slot is wanted again
+ * and there is room, begins it again and returns true; otherwise defers or
+ * drops it.
+ */
+static bool
+want_again(Contender *contender, RecipeOutput *out)
+{
+	ZkContender wanted;
+
+	if (!slot_set_gone(contender->slot, &wanted) || status_is_ending())
+	{
+		contender_drop(contender);
+		return false;
+	}
+	if (contender_excess(contender) > 0)
+	{
+		contender_defer(contender);
+		return false;
+	}
+	want(contender, &wanted, out);
+	return true;
+}
+
+/*
+ * Carry out a step's output, and the further steps that follow from it.  May
+ * drop the contender.
+ */
+static void
+carry_out(Contender *contender, RecipeOutput *out)
+{
+	bool		again = true;
+
+	while (again)
+	{
+		ereport(DEBUG3,
+				(errmsg_internal("contender \"%s/%s\" is %s",
+								 contender->directory, contender->recipe->node,
+								 state_name(contender))));
+		for (int i = 0; i < out->nops; i++)
+			submit(contender, &out->ops[i]);
+		report_step(contender, out);
+		again = set_in_use(contender, out) ||
+			((out->report & RECIPE_REPORT_GONE) && want_again(contender, out));
+	}
+}
+
+/*
+ * step
+ *		Process one event of a contender, which may be dropped by that.
+ */
+void
+step(Contender *contender, const RecipeInput *input)
+{
+	RecipeOutput out;
+
+	take_step(contender, input, &out);
+	carry_out(contender, &out);
+}
+
+/* Begin a contender, for which there is room. */
+void
+step_start(Contender *contender, const ZkContender *wanted)
+{
+	RecipeOutput out;
+
+	want(contender, wanted, &out);
+	carry_out(contender, &out);
+}
+
+/*
+ * step_requeue
+ *		The slot is being released: if it is wanted again, and the contender
+ *		is an exclusive owner, requeue in the same step.
+ *
+ * Returns whether it does.
+ */
+bool
+step_requeue(Contender *contender)
+{
+	ZkContender wanted;
+	RecipeInput input = {.event = RECIPE_REQUEUE};
+	RecipeOutput out;
+	int32		retain_ms;
+
+	if (!contender_owns(contender) || contender->permit ||
+		znode_is_shared(contender->recipe->kind) || status_is_ending() ||
+		!slot_requeue(contender->slot, &wanted))
+		return false;
+	retain_ms = retain_ms_for(contender, &wanted);
+	if (retain_ms > 0)
+		slot_set_retain_ms(contender->slot, retain_ms);
+	contender->asker_pid = wanted.asker_pid;
+	contender->owner_since_ms = 0;
+	contender->awaited = false;
+	contender->recipe->retain = retain_ms > 0;
+	take_step(contender, &input, &out);
+	carry_out(contender, &out);
+	return true;
+}
+
+/* A contender that owns its lock is being given up: learn from its use. */
+void
+contender_learn(const Contender *contender)
+{
+	ZkSlotUse	use;
+
+	if (contender->permit)
+		return;
+	slot_read_use(contender->slot, &use);
+	if (use.revoked && !status_is_ending())
+	{
+		stats_count_revoked();
+		lock_stats_revoked(slot_key(contender->slot));
+	}
+	if (use.dropped_at != 0)
+		habits_dropped(contender->directory, contender->recipe->kind,
+					   contender->recipe->sequence, &use);
+}
+
+/* Resume its recipe or permit. */
+static void
+resume(Contender *contender, ZkSlotState state, const ZkContender *known,
+	   RecipeOutput *out)
+{
+	RecipeResume how =
+		state == ZK_SLOT_WANTED ? RECIPE_RESUME_WANTED :
+		state == ZK_SLOT_RELEASING ? RECIPE_RESUME_RELEASING :
+		RECIPE_RESUME_OWNED;
+	const int32 *sequence = known->has_sequence ? &known->sequence : NULL;
+	Recipe	   *recipe = contender->recipe;
+
+	if (contender->permit)
+	{
+		permit_resume(contender->permit, known->uuid, known->permits, how,
+					  sequence, out);
+		return;
+	}
+	recipe->retain = known->retain_ms > 0;
+	recipe->asks_retained = true;
+	if (known->requeued)
+		recipe_resume_requeued(recipe, known->uuid, known->kind,
+							   how == RECIPE_RESUME_WANTED, known->sequence,
+							   out);
+	else
+		recipe_resume(recipe, known->uuid, known->kind, how, sequence, out);
+}
+
+/* Continue a contender of the previous worker, as its slot describes it. */
+void
+step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
+{
+	Contender  *contender = contender_make(slot, known->kind);
+	RecipeOutput out;
+
+	note_uuid(contender, known->uuid);
+	(void) set_habitual(contender, known->retain_ms > 0 &&
+								  zklock_retain_time == ZK_RETAIN_BY_HABIT);
+	contender->asker_pid = known->asker_pid;
+	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
+		note_owner(contender);
+	resume(contender, state, known, &out);
+	update(contender);
+	carry_out(contender, &out);
+}
+
+/* The session has ended, and the contender with it: drop it. */
+static void
+expire(Contender *contender)
+{
+	RecipeInput input = {.event = RECIPE_EXPIRED};
+	RecipeOutput out;
+	ZkContender wanted;
+
+	take_step(contender, &input, &out);
+	if (out.report & RECIPE_REPORT_LOST)
+		log_loss(contender);
+	(void) slot_set_gone(contender->slot, &wanted);
+	contender_drop(contender);
+}
+
+/* The session has ended, and its contenders with it: drop them. */
+void
+contenders_expire(void)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+		expire(list[i]);
+	pfree(list);
+	contenders.left = 0;		/* with all its nodes */
+}
+
+/*
+ * step_queue_behind
+ *		Have our contender check for writers behind it, or watch the queue;
+ *		the writer of this instance does not count.
+ */
+void
+step_queue_behind(Contender *contender, RecipeEvent event)
+{
+	RecipeInput input = {.event = event};
+	ZkContender writer;
+	ZkKey		key;
+
+	if (contender_kind(contender) == ZNODE_READER &&
+		key_in_other_mode(slot_key(contender->slot), &key) &&
+		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
+		input.sibling = writer.uuid;
+	step(contender, &input);
+}
+
+/*
+ * Is the predecessor that a contender watches, by this answer, an orphan: of
+ * our session, but of none of our contenders?  It would block the queue until
+ * the session ends.
+ *
+ * A node's UUID is noted from before its create until its delete is known to
+ * be done; and this answer is not older than the answer to any delete.
+ */
+static bool
+is_orphan(const Contender *contender, const RequestAnswer *answer)
+{
+	const char *predecessor = contender->recipe->predecessor;
+	uint8		uuid[ZNODE_UUID_BYTES];
+
+	if (answer->event != REQUEST_DONE ||
+		(answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
+		answer->result != REQUEST_OK || !answer->ours)
+		return false;
+	if (contender->recipe->state != RECIPE_WATCHING || predecessor == NULL ||
+		answer->serial != contender->watch_serial ||
+		!znode_parse_uuid(predecessor, uuid) ||
+		hash_search(contenders.uuids, uuid, HASH_FIND, NULL) != NULL)
+		return false;
+
+	ereport(LOG,
+			(errmsg("deleting znode \"%s\" of a lost contender of this instance for \"%s\"",
+					text_for_log(predecessor), contender->directory),
+			 errdetail("It belongs to the session of this instance, but no contender of this instance knows it.")));
+	return true;
+}
+
+/* A request of a contender has been answered, or its watch has fired. */
+static void
+on_answer(void *data, const RequestAnswer *answer)
+{
+	Contender  *contender = data;
+	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
+
+	if (input.event == RECIPE_MKDIR_DONE)
+		directory_made(answer);
+	if (input.event == RECIPE_DELETE_DONE &&
+		(answer->result == REQUEST_UNKNOWN ||
+		 answer->result == REQUEST_REFUSED))
+		contender->in_doubt = true;
+	input.orphan = is_orphan(contender, answer);
+	if (!contender->permit && input.event == RECIPE_CREATE_DONE)
+		input.next = directory_next(contender->directory);
+	else if (!contender->permit && input.event == RECIPE_DELETE_DONE)
+		directory_left(contender->directory, contender->recipe->sequence,
+					   answer->result == REQUEST_OK);
+	step(contender, &input);
 }

@@ -3,8 +3,7 @@
  * contender.h
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
- * This header is also what the rest of the worker has of steps.c, dispatch.c,
- * checks.c and directories.c.
+ * This header is also what the rest of the worker has of dispatch.c.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -53,17 +52,17 @@ typedef struct Contender
 	bool		revokes;		/* it waits for an owner that may be retained,
 								 * whether that has answered in time or not */
 	bool		deferred;		/* not begun for want of room, until the end
-								 * of the iteration */
-	dlist_node	deferred_node;	/* in contender.c's list, if deferred */
+								 * of the turn */
+	dlist_node	deferred_node;	/* in its list, if deferred */
 	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
 									 * writer behind it, for which backends
 									 * wait; 0: neither, as far as we know */
-	dlist_node	queued_node;	/* in contender.c's list, unless
+	dlist_node	queued_node;	/* in its list, unless
 								 * queued_since_ms is 0 */
 	uint32		watch_serial;	/* of the watch that it waits for, or 0 */
 	int64		watched_ms;		/* zk_now_ms() when that was set, or when it
 								 * last looked */
-	dlist_node	watching_node;	/* in contender.c's list, unless watch_serial
+	dlist_node	watching_node;	/* in its list, unless watch_serial
 								 * is 0 */
 	bool		awaited;		/* a scan waits to learn if it is contended */
 } Contender;
@@ -112,8 +111,6 @@ extern void contenders_expire(void);
 extern void contenders_drain(void);
 extern void contenders_release(void);
 extern void checks_watch_queues(bool connected);
-extern void directories_forget(void);
-extern void directories_disconnect(void);
 
 /* deadlocks */
 extern Contender **contenders_list(int *n);

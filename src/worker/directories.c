@@ -58,7 +58,7 @@
 #include "shared/session_info.h"
 #include "shared/text.h"
 #include "utils/hsearch.h"
-#include "worker/directories_private.h"
+#include "worker/directories.h"
 #include "worker/zookeeper/session.h"
 
 /*

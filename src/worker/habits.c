@@ -10,7 +10,7 @@
  * of these from the slot, when the contender is given up.
  *
  * What is retained by habit takes at most an eighth of the slots and of each
- * session's room (contender_set_habitual()): what is beyond that is not.
+ * session's room (contender.c): what is beyond that is not.
  *
  * The memory goes with the worker; the next one begins with none.
  *
@@ -26,13 +26,8 @@
 #include "common/hashfn.h"
 #include "core/lock/habit.h"
 #include "shared/clock.h"
-#include "shared/grant.h"
-#include "shared/lock_stats.h"
 #include "shared/settings.h"
-#include "shared/stats.h"
-#include "worker/habits_private.h"
-#include "worker/zookeeper/security.h"
-#include "worker/zookeeper/session.h"
+#include "worker/habits.h"
 
 /* The memory has room for four times as many locks: 3 MB, once it is full. */
 #define HABIT_BUCKETS		16384
@@ -58,33 +53,25 @@ find(const char *directory, ZnodeKind kind)
 		habit_find(habits, id_of(directory, kind));
 }
 
-/*
- * The same of a contender, made if it is missing; NULL if there is no memory.
- */
+/* The same, made if it is missing; NULL if there is no memory. */
 static Habit *
-enter(const Contender *contender, int64 now)
+enter(const char *directory, ZnodeKind kind, int64 now)
 {
 	if (habits == NULL)
 		habits = habits_make(HABIT_BUCKETS);
 	return habits == NULL ? NULL :
-		habit_enter(habits, id_of(contender->directory,
-								  contender->recipe->kind),
-					now);
+		habit_enter(habits, id_of(directory, kind), now);
 }
 
-/* Convert a time in us, not to less. */
-static int32
-ms_of_us(int64 us)
+/*
+ * habits_wanted
+ *		How long core/lock/habit.c has a lock retained for which a contender
+ *		is about to be created, in us; 0: not at all.
+ */
+int64
+habits_wanted(const char *directory, const ZkContender *wanted)
 {
-	return (int32) ((us + 999) / 1000);
-}
-
-/* How long core/lock/habit.c has the contender's lock retained, in us. */
-static int64
-habitual_time(const Contender *contender, const ZkContender *wanted)
-{
-	/* the contender itself does not know its kind yet */
-	Habit	   *habit = find(contender->directory, wanted->kind);
+	Habit	   *habit = find(directory, wanted->kind);
 
 	if (habit == NULL)
 		return 0;
@@ -97,68 +84,36 @@ habitual_time(const Contender *contender, const ZkContender *wanted)
 }
 
 /*
- * habits_retain_ms
- *		A contender is about to be created: how long may its lock be retained?
- *		0: not at all.
- *
- * Not while the session has presented credentials of the past, since it is to
- * be without contenders.
- */
-int32
-habits_retain_ms(Contender *contender, const ZkContender *wanted)
-{
-	int64		time;
-
-	(void) contender_set_habitual(contender, false);
-	if (wanted->kind == ZNODE_PERMIT || auths_are_old())
-		return 0;
-	if (zklock_retain_time != ZK_RETAIN_BY_HABIT)
-		return zklock_retain_time;
-	time = habitual_time(contender, wanted);
-	if (time > 0 && !contender_set_habitual(contender, true))
-		time = 0;
-	return ms_of_us(time);
-}
-
-/*
- * habits_learn
- *		The contender, which owns its lock, is being given up.
+ * habits_dropped
+ *		The owner with this number is being given up; "use" is that of its
+ *		slot.
  */
 void
-habits_learn(const Contender *contender)
+habits_dropped(const char *directory, ZnodeKind kind, int32 number,
+			   const ZkSlotUse *use)
 {
-	ZkSlotUse	use;
 	Habit	   *habit;
 
-	if (contender->permit)
+	if (zklock_retain_time != ZK_RETAIN_BY_HABIT)
 		return;
-	slot_read_use(contender->slot, &use);
-	if (use.revoked && !status_is_ending())
-	{
-		stats_count_revoked();
-		lock_stats_revoked(slot_key(contender->slot));
-	}
-	if (use.dropped_at == 0 || zklock_retain_time != ZK_RETAIN_BY_HABIT)
-		return;
-	habit = enter(contender, use.dropped_at);
+	habit = enter(directory, kind, use->dropped_at);
 	if (habit != NULL)
-		habit_dropped(habit, most_retain_us(), contender->recipe->sequence,
-					  use.retaken, use.revoked, use.dropped_at);
+		habit_dropped(habit, most_retain_us(), number, use->retaken,
+					  use->revoked, use->dropped_at);
 }
 
 /*
- * habits_learn_others
+ * habits_of_others
  *		Another kind of client has been seen in the queue.
  */
 void
-habits_learn_others(const Contender *contender)
+habits_of_others(const char *directory, ZnodeKind kind)
 {
 	Habit	   *habit;
 
-	if (contender->permit ||
-		zklock_retain_time != ZK_RETAIN_BY_HABIT)
+	if (zklock_retain_time != ZK_RETAIN_BY_HABIT)
 		return;
-	habit = enter(contender, zk_now_us());
+	habit = enter(directory, kind, zk_now_us());
 	if (habit != NULL)
 		habit_of_others(habit);
 }

@@ -49,6 +49,7 @@
 #include "utils/pidfile.h"
 #include "worker/contender.h"
 #include "worker/deadlock.h"
+#include "worker/directories.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/reads.h"
@@ -413,14 +414,13 @@ note_failure(int error)
 static void
 set_up(void)
 {
-	SessionIdentity identity;
+	const ZkSessionInfo *info = status();
 	SessionKey	key;
 
-	session_identity(&identity);
-	if (status()->client_id != identity.client_id)
+	if (status_set_up())
 	{
-		key.client_id = identity.client_id;
-		memcpy(key.passwd, identity.passwd, sizeof(key.passwd));
+		key.client_id = info->client_id;
+		memcpy(key.passwd, info->passwd, sizeof(key.passwd));
 		session_file_write(&key);
 	}
 	else
@@ -428,11 +428,11 @@ set_up(void)
 	lifecycle.reopen_at_ms = 0;
 	refusal_reported = false;
 	latest_reason[0] = '\0';
-	status_set_up(&identity);
+	status_publish(ZK_SESSION_CONNECTED);
 	ereport(LOG,
 			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
-					identity.address, (unsigned long long) identity.client_id,
-					identity.timeout)));
+					info->server, (unsigned long long) info->client_id,
+					info->timeout)));
 }
 
 /* There is a connection: use the session, or close that from before a crash. */

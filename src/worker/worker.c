@@ -29,6 +29,7 @@
 #include "utils/memutils.h"
 #include "worker/contender.h"
 #include "worker/deadlock.h"
+#include "worker/directories.h"
 #include "worker/fleet.h"
 #include "worker/lifecycle.h"
 #include "worker/reads.h"
@@ -119,13 +120,13 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	pgstat_report_appname(WORKER_NAME);
 
 	contenders_attach();
-	directories_forget();
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);
 	status_attach();
 	auths_attach();
 	before_shmem_exit(worker_exit, (Datum) 0);
 	wait_set = make_wait_set();
+	directories_forget();
 	slots_attach_worker();
 	reads_attach_worker();
 	MemoryContextSwitchTo(loop_context);

@@ -7,8 +7,8 @@
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to its client's queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, fault.c and security.c, where
- * comments mark it.
+ * that runs in other threads is only in this file, fault.c and security.c,
+ * where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
@@ -21,9 +21,9 @@
  * made is closed by the same thread.  A process that ends waits for none of
  * these threads.
  *
- * Operations.  One is allocated in one piece (flight.c), with its answer at the
- * beginning, which the callback fills in.  So it must not be freed between the
- * request and the answer, unless the handle is closed.
+ * Operations.  Each has a request and its answer (core/request.h), which the
+ * callback fills in.  So it must not be freed between the request and the
+ * answer, unless the handle is closed.
  *
  * Locking.  event_lock, one for the process, guards the last four fields of
  * each Client (passed, queue, queue_end, answers_left), the static
@@ -127,7 +127,7 @@ typedef struct Multi
 	bool		is_batch;
 	int			count;
 	zoo_op_result_t *results;
-	ClientEvent *answers[FLEXIBLE_ARRAY_MEMBER];	/* NULL: the next one's */
+	Operation  *ops[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
 } Multi;
 
 /* For the thread that makes a handle; malloc'd, with its strings. */
@@ -202,7 +202,7 @@ post_events(ClientEvent *first, ClientEvent *last, int count)
 	if (first->kind == CLIENT_EVENT_ANSWER)
 	{
 		client->answers_left -= count;
-		wakes = client->answers_left <= 0 || first->wakes;
+		wakes = client->answers_left <= 0 || ((Operation *) first)->wakes;
 		if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
 			wakes = false;
 	}
@@ -243,10 +243,10 @@ post_notice(Client *client, ClientEventKind kind, int code, const char *string)
  * thread calls this, too, if the library rejects the operation.
  */
 static void
-post_answer(ClientEvent *answer, int code)
+post_answer(Operation *op, int code)
 {
-	answer->code = code;
-	post_events(answer, answer, 1);
+	op->answer.error = code;
+	post_events(&op->event, &op->event, 1);
 }
 
 /*
@@ -263,39 +263,9 @@ client_answer_sync_check(int rc, const void *data)
 	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
 }
 
-/* A probe of session.c has been answered, or not. */
-void
-client_answer_probe(int rc, const void *data)
-{
-	post_notice((Client *) data, CLIENT_EVENT_PROBED, rc, NULL);
-}
-
-void
-client_answer_probe_create2(int rc, const char *value pg_attribute_unused(),
-							const struct Stat *stat pg_attribute_unused(),
-							const void *data)
-{
-	client_answer_probe(rc, data);
-}
-
-void
-client_answer_probe_create(int rc, const char *value pg_attribute_unused(),
-						   const void *data)
-{
-	client_answer_probe(rc, data);
-}
-
-void
-client_answer_probe_stat(int rc, const struct Stat *stat pg_attribute_unused(),
-						 const void *data)
-{
-	client_answer_probe(rc, data);
-}
-
 /*
- * Callbacks for the answers to operations.  "data" is the ClientEvent to be
- * filled in; for callback_barrier() the Barrier, for callback_multi() the
- * Multi.
+ * Callbacks for the answers to operations.  "data" is the Operation; of
+ * callback_barrier() the Barrier, of callback_multi() the Multi.
  *
  * What the library delivers is not trusted: a missing string or an impossible
  * code counts as a lost answer.
@@ -309,39 +279,63 @@ code_of(int rc)
 }
 
 static void
+set_stat(Operation *op, const struct Stat *stat)
+{
+	RequestAnswer *answer = &op->answer;
+
+	answer->size = stat->dataLength;
+	answer->child_count = stat->numChildren;
+	answer->mzxid = stat->mzxid;
+	answer->czxid = stat->czxid;
+	answer->version = stat->version;
+	answer->ctime = stat->ctime;
+	answer->ephemeral_owner = stat->ephemeralOwner;
+}
+
+/* The name of a created node, in its path. */
+static void
+set_node(Operation *op, const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+
+	op->answer.node = slash ? slash + 1 : "";
+}
+
+static void
 callback_void(int rc, const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 
-	if (event)					/* else a step before the operation itself */
-		post_answer(event, code_of(rc));
+	post_answer(op, code_of(rc));
 }
 
 static void
 callback_string(int rc, const char *value, const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 	int			code = code_of(rc);
 
-	if (event == NULL)
-		return;
+	if (op == NULL)
+		return;					/* a sync before the operation itself */
 	if (rc == ZOK)
 	{
-		event->string = value ? strdup(value) : NULL;
-		if (event->string == NULL)
+		op->event.string = value ? strdup(value) : NULL;
+		if (op->event.string == NULL)
 			code = UNACKNOWLEDGED;
+		else if (operation_creates(op))
+			set_node(op, op->event.string);
 	}
-	post_answer(event, code);
+	post_answer(op, code);
 }
 
 static void
 callback_create(int rc, const char *value, const struct Stat *stat,
 				const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 
 	if (rc == ZOK && stat)
-		event->stat = *stat;
+		set_stat(op, stat);
 	callback_string(rc, value, data);
 }
 
@@ -373,9 +367,9 @@ callback_topmost(int rc, const char *value, const void *data)
 static void
 callback_directory(int rc, const char *value, const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 
-	event->parents_code = event->client->parents_code;
+	op->parents_code = op->event.client->parents_code;
 	callback_string(rc, value, data);
 }
 
@@ -412,33 +406,35 @@ list_is_whole(const struct String_vector *strings)
 
 /* Copy a list into one block; false if there is no memory. */
 static bool
-copy_children(ClientEvent *event, const struct String_vector *strings)
+copy_children(Operation *op, const struct String_vector *strings)
 {
 	Size		size = strings->count * sizeof(char *);
+	char	  **children;
 	char	   *end;
 
 	for (int i = 0; i < strings->count; i++)
 		size += strlen(strings->data[i]) + 1;
-	event->children = malloc(size);
-	if (event->children == NULL)
+	children = malloc(size);
+	if (children == NULL)
 		return false;
-	end = (char *) (event->children + strings->count);
+	end = (char *) (children + strings->count);
 	for (int i = 0; i < strings->count; i++)
 	{
-		event->children[i] = end;
+		children[i] = end;
 		strcpy(end, strings->data[i]);
 		end += strlen(end) + 1;
 	}
-	event->nchildren = strings->count;
+	op->answer.children = (const char *const *) children;
+	op->answer.nchildren = strings->count;
 	return true;
 }
 
 /* What was read behind a failed barrier does not count. */
 static int
-behind_barrier(const ClientEvent *event, int rc)
+behind_barrier(const Operation *op, int rc)
 {
 	if ((rc == ZOK || rc == ZNONODE) &&
-		event->barrier && !client_is_leaders(event->barrier->code))
+		op->barrier && !client_is_leaders(op->barrier->code))
 		return UNACKNOWLEDGED;
 	return rc;
 }
@@ -447,27 +443,27 @@ static void
 callback_strings(int rc, const struct String_vector *strings,
 				 const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 	int			code;
 
-	event->read = rc == ZOK;
-	rc = behind_barrier(event, rc);
+	op->read = rc == ZOK;
+	rc = behind_barrier(op, rc);
 	code = code_of(rc);
 	if (rc == ZOK && !list_is_whole(strings))
 		code = UNACKNOWLEDGED;
-	else if (rc == ZOK && strings->count > 0 && !copy_children(event, strings))
+	else if (rc == ZOK && strings->count > 0 && !copy_children(op, strings))
 		code = UNACKNOWLEDGED;
-	post_answer(event, code);
+	post_answer(op, code);
 }
 
 static void
 callback_stat(int rc, const struct Stat *stat, const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 
 	if (rc == ZOK && stat)
-		event->stat = *stat;
-	post_answer(event, code_of(rc));
+		set_stat(op, stat);
+	post_answer(op, code_of(rc));
 }
 
 /* Does this let everybody do more than read? */
@@ -482,47 +478,49 @@ static void
 callback_acl(int rc, struct ACL_vector *acl,
 			 struct Stat *stat pg_attribute_unused(), const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 	int			code = code_of(rc);
 
 	if (rc == ZOK && (acl == NULL || acl->data == NULL))
 		code = UNACKNOWLEDGED;
 	else if (rc == ZOK)
 	{
-		event->acl_count = acl->count;
+		op->answer.acl_count = acl->count;
 		for (int i = 0; i < acl->count; i++)
-			event->acl_open |= is_open(&acl->data[i]);
+			op->answer.acl_open |= is_open(&acl->data[i]);
 	}
-	post_answer(event, code);
+	post_answer(op, code);
 }
 
 static void
 callback_data(int rc, const char *value, int value_len,
 			  const struct Stat *stat, const void *data)
 {
-	ClientEvent *event = (ClientEvent *) data;
+	Operation  *op = (Operation *) data;
 	int			code;
 
-	event->read = rc == ZOK;
-	rc = behind_barrier(event, rc);
+	op->read = rc == ZOK;
+	rc = behind_barrier(op, rc);
 	code = code_of(rc);
-	event->data_len = -1;
+	op->answer.data_len = -1;
 	if (rc == ZOK && stat)
-		event->stat = *stat;
+		set_stat(op, stat);
 	if (rc == ZOK && (stat == NULL || Max(value_len, 0) != stat->dataLength))
 		code = UNACKNOWLEDGED;			/* truncated, so unknown */
 	else if (rc == ZOK && value && value_len >= 0)
 	{
-		event->data = malloc((Size) value_len + 1);
-		if (event->data == NULL)
+		char	   *copy = malloc((Size) value_len + 1);
+
+		if (copy == NULL)
 			code = UNACKNOWLEDGED;
 		else
 		{
-			memcpy(event->data, value, value_len);
-			event->data_len = value_len;
+			memcpy(copy, value, value_len);
+			op->answer.data = copy;
+			op->answer.data_len = value_len;
 		}
 	}
-	post_answer(event, code);
+	post_answer(op, code);
 }
 
 /* Does operation "one" report to the events of operation "that"? */
@@ -530,7 +528,7 @@ static bool
 is_part(const Multi *multi, int one, int that)
 {
 	return one == that ||
-		(one >= 0 && one == that - 1 && multi->answers[one] == NULL);
+		(one >= 0 && one == that - 1 && multi->ops[one] == NULL);
 }
 
 /*
@@ -547,13 +545,15 @@ post_multi(const Multi *multi)
 
 	for (int i = 0; i < multi->count; i++)
 	{
-		if (multi->answers[i] == NULL)
+		ClientEvent *event = multi->ops[i] ? &multi->ops[i]->event : NULL;
+
+		if (event == NULL)
 			continue;
 		if (last == NULL)
-			first = multi->answers[i];
+			first = event;
 		else
-			last->next = multi->answers[i];
-		last = multi->answers[i];
+			last->next = event;
+		last = event;
 		count++;
 	}
 	post_events(first, last, count);
@@ -583,21 +583,24 @@ callback_multi(int rc, const void *data)
 	}
 	for (int i = 0; i < multi->count; i++)
 	{
-		ClientEvent *event = multi->answers[i];
+		Operation  *op = multi->ops[i];
 		int			own = multi->results[i].err;
+		int			code = code_of(rc);
 
-		if (event == NULL)
+		if (op == NULL)
 			continue;
-		event->code = code_of(rc);
-		event->failed = failed;
 		if (!one_failed || is_part(multi, failed, i))
 			;
 		else if (multi->is_batch)
-			event->code = CLIENT_BATCH_FAILED;
+			code = CLIENT_BATCH_FAILED;
 		else if (rc < ZAPIERROR)
-			event->code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
-		if (event->code == ZOK)
-			event->created = multi->results[i].value;
+			code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
+		op->answer.error = code;
+		op->failed = failed;
+		if (code == ZOK && operation_creates(op))
+			set_node(op, multi->results[i].value);
+		else if (code == ZOK && op->request.kind == REQUEST_SET)
+			set_stat(op, &op->stat);
 	}
 	post_multi(multi);
 }
@@ -621,10 +624,9 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
  * compares each with each other at every session event.  Such an event leaves
  * the watch set.
  */
-void
-client_watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
-				   int state pg_attribute_unused(), const char *path,
-				   void *ctx)
+static void
+watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
+			int state pg_attribute_unused(), const char *path, void *ctx)
 {
 	if (type != ZOO_SESSION_EVENT && path != NULL)
 		post_notice(ctx, CLIENT_EVENT_WATCH, type, path);
@@ -1015,10 +1017,10 @@ send_watch(Operation *op)
 
 	if (op->request.kind == REQUEST_LIST)
 		return zoo_awget_children(client->handle, op->path,
-								  client_watch_fired, client,
-								  callback_strings, &op->event);
-	return zoo_awget(client->handle, op->path, client_watch_fired, client,
-					 callback_data, &op->event);
+								  watch_fired, client,
+								  callback_strings, op);
+	return zoo_awget(client->handle, op->path, watch_fired, client,
+					 callback_data, op);
 }
 
 static int
@@ -1028,8 +1030,8 @@ send_unwatch(Operation *op)
 		return zoo_aremove_all_watches(op->event.client->handle, op->path,
 									   op->unwatched, 0,
 									   (void_completion_t *) callback_void,
-									   &op->event);
-	post_answer(&op->event, ZOK);
+									   op);
+	post_answer(op, ZOK);
 	return ZOK;
 }
 
@@ -1063,8 +1065,7 @@ acl_of(const Operation *op)
 static int
 send_mkdirs(Operation *op)
 {
-	ClientEvent *event = &op->event;
-	Client	   *client = event->client;
+	Client	   *client = op->event.client;
 	const char *first = strchr(op->path + 1, '/');
 	char		parent[ZNODE_PATH_SIZE];
 
@@ -1078,19 +1079,18 @@ send_mkdirs(Operation *op)
 	}
 
 	/* a directory without parents is the topmost one itself */
-	event->parents_code = first ? ZOK : ZNONODE;
+	op->parents_code = first ? ZOK : ZNONODE;
 	return zoo_acreate(client->handle, op->path, op->request.data,
 					   data_len(op), acl_of(op), op->request.persistent ?
 					   ZOO_PERSISTENT : ZOO_CONTAINER,
-					   first ? callback_directory : callback_string, event);
+					   first ? callback_directory : callback_string, op);
 }
 
 /* Pass the operation to the library; returns one of ZOO_ERRORS. */
 static int
 send_by_kind(Operation *op)
 {
-	ClientEvent *event = &op->event;
-	Client	   *client = event->client;
+	Client	   *client = op->event.client;
 	zhandle_t  *handle = client->handle;
 	const char *data = op->request.data;
 
@@ -1103,43 +1103,44 @@ send_by_kind(Operation *op)
 			return zoo_acreate(handle, op->path, data, data_len(op),
 							   acl_of(op), op->request.persistent ?
 							   ZOO_PERSISTENT : ZOO_CONTAINER,
-							   callback_string, event);
+							   callback_string, op);
 		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, data, data_len(op),
 								client->acl, op->request.exact ?
 								ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL,
-								callback_create, event);
+								callback_create, op);
 		case REQUEST_SYNC:
 			zoo_async(handle, op->path, callback_string, NULL);
 			pg_fallthrough;		/* FALLTHROUGH */
 		case REQUEST_SEARCH:
 		case REQUEST_CHILDREN:
 			return zoo_aget_children(handle, op->path, 0,
-									 callback_strings, event);
+									 callback_strings, op);
 		case REQUEST_LIST:
 		case REQUEST_WATCH:
 			return send_watch(op);
 		case REQUEST_GET:
-			return zoo_aget(handle, op->path, 0, callback_data, event);
+			return zoo_aget(handle, op->path, 0, callback_data, op);
 		case REQUEST_SET:
 			return zoo_aset(handle, op->path, data, data_len(op),
-							op->request.version, callback_stat, event);
+							op->request.version, callback_stat, op);
 		case REQUEST_UNWATCH:
 			return send_unwatch(op);
 		case REQUEST_STAT:
-			return zoo_aexists(handle, op->path, 0, callback_stat, event);
+			return zoo_aexists(handle, op->path, 0, callback_stat, op);
 		case REQUEST_DELETE:
 		case REQUEST_DELETE_ORPHAN:
 		case REQUEST_RMDIR:
-			return zoo_adelete(handle, op->path, -1, callback_void, event);
+			return zoo_adelete(handle, op->path, -1, callback_void, op);
 		case REQUEST_SET_ACL:
 			return zoo_aset_acl(handle, op->path, -1,
 								unconstify(struct ACL_vector *, acl_of(op)),
-								callback_void, event);
+								callback_void, op);
 		case REQUEST_GET_ACL:
-			return zoo_aget_acl(handle, op->path, callback_acl, event);
-		case REQUEST_REQUEUE:
+			return zoo_aget_acl(handle, op->path, callback_acl, op);
 		case REQUEST_CHECK:
+			return client_send_check(client, &op->checked, callback_void, op);
+		case REQUEST_REQUEUE:
 			break;				/* in a multi only: client_send_multi() */
 	}
 	return ZBADARGUMENTS;
@@ -1149,25 +1150,24 @@ send_by_kind(Operation *op)
 static int
 send_behind_barrier(Operation *op)
 {
-	ClientEvent *event = &op->event;
 	int			rc;
 
 	if (!op->request.barrier)
 		return send_by_kind(op);
-	event->barrier = calloc(1, sizeof(Barrier));
-	if (event->barrier == NULL)
+	op->barrier = calloc(1, sizeof(Barrier));
+	if (op->barrier == NULL)
 		return ZSYSTEMERROR;
-	rc = client_send_check(event->client, &event->barrier->checked,
-						   callback_barrier, event->barrier);
+	rc = client_send_check(op->event.client, &op->barrier->checked,
+						   callback_barrier, op->barrier);
 	if (rc != ZOK)
 	{
-		free(event->barrier);
-		event->barrier = NULL;
+		free(op->barrier);
+		op->barrier = NULL;
 		return rc;
 	}
 	rc = send_by_kind(op);
 	if (rc != ZOK)
-		event->barrier = NULL;	/* left to its answer: out of memory */
+		op->barrier = NULL;	/* left to its answer: out of memory */
 	return rc;
 }
 
@@ -1191,15 +1191,10 @@ was_refused(int rc)
 void
 client_send(Operation *op)
 {
-	int			rc;
+	int			rc = send_behind_barrier(op);
 
-	if (op->heartbeat)
-		rc = client_send_check(op->event.client, &op->checked,
-							   callback_void, &op->event);
-	else
-		rc = send_behind_barrier(op);
 	if (was_refused(rc))
-		post_answer(&op->event, rc);
+		post_answer(op, rc);
 }
 
 /*
@@ -1211,7 +1206,7 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 		   MemoryContext context)
 {
 	Multi	   *multi;
-	Size		size = offsetof(Multi, answers);
+	Size		size = offsetof(Multi, ops);
 	int			parts = 0;
 
 	for (int i = 0; i < count; i++)
@@ -1219,18 +1214,18 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 		size += strlen(ops[i]->path) + SEQUENCE_SIZE;
 		parts += operation_parts(ops[i]);
 	}
-	size += parts * (sizeof(ClientEvent *) + sizeof(zoo_op_result_t));
+	size += parts * (sizeof(Operation *) + sizeof(zoo_op_result_t));
 	multi = MemoryContextAlloc(context, size);
 	multi->is_batch = is_batch;
 	multi->count = parts;
-	multi->results = (zoo_op_result_t *) &multi->answers[parts];
+	multi->results = (zoo_op_result_t *) &multi->ops[parts];
 	memset(multi->results, 0, parts * sizeof(zoo_op_result_t));
 	parts = 0;
 	for (int i = 0; i < count; i++)
 	{
 		if (operation_parts(ops[i]) > 1)
-			multi->answers[parts++] = NULL;
-		multi->answers[parts++] = &ops[i]->event;
+			multi->ops[parts++] = NULL;
+		multi->ops[parts++] = ops[i];
 	}
 	for (int i = 0; i < parts; i++)
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
@@ -1264,7 +1259,7 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 			break;
 		case REQUEST_SET:
 			zoo_set_op_init(zop, op->path, op->request.data, data_len(op),
-							op->request.version, &op->event.stat);
+							op->request.version, &op->stat);
 			break;
 		case REQUEST_REQUEUE:
 			zoo_delete_op_init(zop, op->path, -1);
@@ -1315,20 +1310,20 @@ client_send_multi(Operation *const *ops, int count, bool is_batch,
 	{
 		for (int i = 0; i < count; i++)
 		{
-			ops[i]->event.code = is_batch ? CLIENT_BATCH_FAILED : rc;
-			ops[i]->event.failed = -1;
+			ops[i]->answer.error = is_batch ? CLIENT_BATCH_FAILED : rc;
+			ops[i]->failed = -1;
 		}
 		post_multi(multi);
 	}
 	pfree(zops);
 }
 
-/* Is this the stat of an ephemeral node of our session? */
+/* Is this the owner of the ephemeral nodes of our session? */
 bool
-client_is_ours(const Client *client, const struct Stat *stat)
+client_is_ours(const Client *client, int64_t owner)
 {
 	return client->handle != NULL &&
-		stat->ephemeralOwner == zoo_client_id(client->handle)->client_id;
+		owner == zoo_client_id(client->handle)->client_id;
 }
 
 /*
@@ -1453,13 +1448,11 @@ client_put_back(ClientEvent *first, ClientEvent *last)
 void
 client_free_answer(Operation *op)
 {
-	ClientEvent *event = &op->event;
-
-	free(event->string);
+	free(op->event.string);
 	if (!ZK_MUTATED(ZK_ANSWER_LEAKED))
-		free(event->children);
-	free(event->data);
-	free(event->barrier);
+		free((void *) op->answer.children);
+	free((void *) op->answer.data);
+	free(op->barrier);
 	if (op->multi)
 		pfree(op->multi);
 	op->multi = NULL;

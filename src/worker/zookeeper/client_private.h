@@ -26,10 +26,9 @@ struct SaslParams;				/* security.c */
 /* What a callback reports to the main thread. */
 typedef enum ClientEventKind
 {
-	CLIENT_EVENT_ANSWER,		/* embedded in an Operation */
+	CLIENT_EVENT_ANSWER,		/* the first part of an Operation */
 	CLIENT_EVENT_WATCH,
 	CLIENT_EVENT_SYNC_CHECKED,
-	CLIENT_EVENT_PROBED,
 	CLIENT_EVENT_STATE,
 	CLIENT_EVENT_MESSAGE,		/* of any handle, or none */
 	CLIENT_EVENT_CLOSED			/* the last of a handle */
@@ -40,32 +39,12 @@ typedef struct ClientEvent
 	struct ClientEvent *next;
 	struct Client *client;		/* whose queue this belongs to */
 	ClientEventKind kind;
-	int			code;			/* ANSWER: ZOO_ERRORS, CLIENT_BATCH_FAILED, or
-								 * a code of the flight; WATCH: type of event;
-								 * STATE: state of the handle; SYNC_CHECKED,
-								 * PROBED: ZOO_ERRORS; CLOSED: errno if there
-								 * was no handle, 0 if it was closed */
+	int			code;			/* WATCH: type of event; STATE: state of the
+								 * handle; SYNC_CHECKED: ZOO_ERRORS; CLOSED:
+								 * errno if there was no handle, 0 if it was
+								 * closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
-
-	/* the rest is for ANSWER only */
-	bool		wakes;			/* it wakes the main thread */
-	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
-								 * operation in the batch, or -1: unknown */
-	const char *created;		/* path, in the memory of the multi, or NULL */
-	struct Barrier *barrier;	/* what the request is behind, or NULL;
-								 * malloc'd */
-	int			parents_code;	/* MKDIRS: of the parents */
-	char	  **children;		/* one malloc'd block */
-	int			nchildren;
-	bool		read;			/* the server has read this and set the watch,
-								 * even if the answer does not count */
-	char	   *data;			/* malloc'd */
-	int			data_len;
-	struct Stat stat;
-	int			acl_count;		/* entries of the ACL, and whether anybody may
-								 * do more than read */
-	bool		acl_open;
 } ClientEvent;
 
 typedef enum ClientState
@@ -108,13 +87,30 @@ typedef struct Client
 /* The ID of no owner. */
 #define NOBODY				0
 
+/* A request on its way to ZooKeeper, and its answer on the way back. */
 typedef struct Operation
 {
-	ClientEvent event;			/* the answer; must be first */
+	ClientEvent event;			/* must be first */
 	dlist_node	node;			/* in a list of the flight */
 	uint32_t	owner;			/* or NOBODY: of a heartbeat */
 	Request		request;		/* its "batch" is also, of CREATE and REQUEUE,
 								 * the ID of its multi */
+
+	/*
+	 * The callback sets the error (ZOO_ERRORS or one of the above) and what
+	 * ZooKeeper has sent, malloc'd; flight.c does the rest.
+	 */
+	RequestAnswer answer;
+	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
+								 * operation in the batch, or -1: unknown */
+	int			parents_code;	/* MKDIRS: of the parents */
+	bool		read;			/* the server has read this and set the watch,
+								 * even if the answer does not count */
+	bool		wakes;			/* its answer wakes the main thread */
+	struct Barrier *barrier;	/* what the request is behind, or NULL;
+								 * malloc'd */
+	struct Stat stat;			/* of SET in a multi */
+
 	int			place;			/* its number in its multi, or that of its last
 								 * part */
 	int			place_count;	/* the number of operations in that multi */
@@ -128,12 +124,18 @@ typedef struct Operation
 								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
-	bool		heartbeat;		/* it is only that */
 	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *prefix;			/* REQUEUE: path to create, without the
 								 * number */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
 } Operation;
+
+/* Is this a write that changes nothing, of nobody? */
+static inline bool
+operation_is_heartbeat(const Operation *op)
+{
+	return op->request.kind == REQUEST_CHECK && op->owner == NOBODY;
+}
 
 /* Does this create a sequential znode? */
 static inline bool
@@ -168,7 +170,7 @@ extern void client_send_multi(Operation *const *ops, int count, bool is_batch,
 extern int	client_send_check(Client *client, zoo_op_result_t *checked,
 							  void_completion_t callback, const void *data);
 extern bool client_is_leaders(int code);
-extern bool client_is_ours(const Client *client, const struct Stat *stat);
+extern bool client_is_ours(const Client *client, int64_t owner);
 
 /* Events. */
 extern void client_reset_wake(void);
@@ -181,15 +183,5 @@ extern void client_free_notice(ClientEvent *event);
 
 /* Callbacks, with the Client as "data". */
 extern void client_answer_sync_check(int rc, const void *data);
-extern void client_answer_probe(int rc, const void *data);
-extern void client_answer_probe_create2(int rc, const char *value,
-										const struct Stat *stat,
-										const void *data);
-extern void client_answer_probe_create(int rc, const char *value,
-									   const void *data);
-extern void client_answer_probe_stat(int rc, const struct Stat *stat,
-									 const void *data);
-extern void client_watch_fired(zhandle_t *zh, int type, int state,
-							   const char *path, void *ctx);
 
 #endif							/* ZKLOCK_CLIENT_PRIVATE_H */

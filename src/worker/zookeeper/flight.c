@@ -62,12 +62,12 @@
  * So however many writes fail, a few flights settle it.  One failure costs two
  * more requests, and those for what was sent behind.
  *
- * Watches.  The library has one watch for each path and type, however often it is set.
- * The types are those of the request that sets the watch: ZWATCHTYPE_DATA for
- * a get, ZWATCHTYPE_CHILD for a list of children.  (A watch of a missing node
- * is never set.)  This file keeps the owners that have set a watch; when it
- * fires, each of them gets it.  A watch fires once: at the deletion of its
- * node, or at a change of what its type is about.
+ * Watches.  The library has one watch for each path and type, however often it
+ * is set.  The types are those of the request that sets the watch:
+ * ZWATCHTYPE_DATA for a get, ZWATCHTYPE_CHILD for a list of children.  (A
+ * watch of a missing node is never set.)  This file keeps the owners that have
+ * set a watch; when it fires, each of them gets it.  A watch fires once: at
+ * the deletion of its node, or at a change of what its type is about.
  *
  * When the library reconnects, it sets all watches again, in one request.
  * watches_bound() limits the length of that request to what a server accepts.
@@ -162,6 +162,14 @@ typedef struct Watch
 
 static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
 
+/* An owner of requests. */
+typedef struct Owner
+{
+	uint32		id;				/* hash key, must be first */
+	RequestHandler handler;
+	void	   *data;
+} Owner;
+
 /* An owner's operations in the flight that is out. */
 typedef struct FlightOwner
 {
@@ -175,7 +183,7 @@ typedef struct FlightOwner
 								 * again yet; or NULL */
 } FlightOwner;
 
-#define SH_PREFIX owners
+#define SH_PREFIX flying
 #define SH_ELEMENT_TYPE FlightOwner
 #define SH_KEY_TYPE uint32
 #define SH_KEY owner
@@ -351,7 +359,7 @@ watches_forget_all(Watches *watches)
  * watches_add
  *		"owner" is about to set a watch.
  *
- * The latest "serial" of an owner counts; flight_next_fired() returns it.
+ * The latest "serial" of an owner counts: it gets that one.
  */
 static void
 watches_add(Watches *watches, const char *path, ZooWatcherType type,
@@ -378,7 +386,7 @@ watches_add(Watches *watches, const char *path, ZooWatcherType type,
  * So the library has it, even if it has been forgotten here because an earlier
  * one fired, or the connection was lost.
  */
-void
+static void
 watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
 				 uint32_t owner)
 {
@@ -438,7 +446,7 @@ watches_remove(Watches *watches, const char *path, uint32_t owner)
 }
 
 /* The server and the library have removed the watch of a path. */
-void
+static void
 watches_removed(Watches *watches, const char *path, ZooWatcherType type)
 {
 	for (int i = 0; i < (int) lengthof(types); i++)
@@ -526,17 +534,10 @@ types_of_event(int event)
 	return event == ZOO_CHILD_EVENT ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
-/*
- * flight_fire
- *		The watches of a path that an event of the library uses up have
- *		fired.
- *
- * To be called only when flight_next_fired() has returned false.
- */
-void
-flight_fire(Flight *flight, const char *path, int event)
+/* The watches of a path that an event of the library uses up have fired. */
+static void
+fire(Watches *watches, const char *path, int event)
 {
-	Watches    *watches = &flight->watches;
 	ZooWatcherType fired = types_of_event(event);
 	static unsigned events = 0;
 
@@ -551,43 +552,6 @@ flight_fire(Flight *flight, const char *path, int event)
 		if (watch)
 			fire_watch(watches, watch);
 	}
-}
-
-/*
- * flight_next_fired
- *		The next owner whose watch has fired.
- *
- * Sets *owner and, in *answer, the event and the serial.  Returns false if
- * there is none.
- */
-bool
-flight_next_fired(Flight *flight, uint32_t *owner, RequestAnswer *answer)
-{
-	Watches    *watches = &flight->watches;
-	Watcher    *watcher;
-
-	if (dlist_is_empty(&watches->fired))
-		return false;
-	watcher = dlist_container(Watcher, node,
-							  dlist_pop_head_node(&watches->fired));
-	memset(answer, 0, sizeof(*answer));
-	*owner = watcher->owner;
-	answer->event = watches->fired_deleted ?
-		REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
-	answer->serial = watcher->serial;
-	pfree(watcher);
-	return true;
-}
-
-static Operation *
-make_empty(Client *client, MemoryContext context, Size path_size)
-{
-	Size		size = offsetof(Operation, path) + path_size;
-	Operation  *op = MemoryContextAllocZero(context, size);
-
-	op->event.kind = CLIENT_EVENT_ANSWER;
-	op->event.client = client;
-	return op;
 }
 
 /* May this be in a group? */
@@ -610,7 +574,9 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 
 	if (request->node)
 		size += strlen(request->node) + 1;
-	op = make_empty(client, context, size);
+	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->event.client = client;
 	op->owner = owner;
 	strcpy(op->path, request->path);
 	if (request->node)
@@ -633,17 +599,6 @@ operation_make(Client *client, MemoryContext context, uint32_t owner,
 		op->prefix = MemoryContextStrdup(context, op->path);
 		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
 	}
-	return op;
-}
-
-/* Make a write that changes nothing, in "context". */
-static Operation *
-operation_make_heartbeat(Client *client, MemoryContext context)
-{
-	Operation  *op = make_empty(client, context, sizeof("/"));
-
-	op->heartbeat = true;
-	strcpy(op->path, "/");
 	return op;
 }
 
@@ -675,9 +630,9 @@ forget_watch(const Operation *op, Watches *watches)
 static void
 operation_note_watch(const Operation *op, Watches *watches)
 {
-	if (sets_watch(op) && op->event.read)
+	if (sets_watch(op) && op->read)
 		watches_note_set(watches, op->path, watch_type(op), op->owner);
-	else if (op->event.code != ZOK)
+	else if (op->answer.error != ZOK)
 		forget_watch(op, watches);
 	else if (op->unwatched != 0)
 		watches_removed(watches, op->path, op->unwatched);
@@ -687,14 +642,13 @@ operation_note_watch(const Operation *op, Watches *watches)
 static void
 operation_reset(Operation *op, Watches *watches)
 {
-	Client	   *client = op->event.client;
-
 	forget_watch(op, watches);
 	client_free_answer(op);
-	memset(&op->event, 0, sizeof(op->event));
-	op->event.kind = CLIENT_EVENT_ANSWER;
-	op->event.client = client;
+	op->event.string = NULL;
+	op->barrier = NULL;
+	op->wakes = op->read = false;
 	op->request.batch = 0;
+	memset(&op->answer, 0, sizeof(op->answer));
 }
 
 /* Free an operation, which is in no list, and its answer. */
@@ -733,9 +687,9 @@ flight_is_proof(const Operation *op)
 {
 	RequestKind kind = op->request.kind;
 
-	if (!client_is_leaders(op->event.code))
+	if (!client_is_leaders(op->answer.error))
 		return false;
-	return op->heartbeat || operation_creates(op) || kind == REQUEST_SET ||
+	return operation_is_heartbeat(op) || operation_creates(op) || kind == REQUEST_SET ||
 		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
 }
 
@@ -743,13 +697,13 @@ flight_is_proof(const Operation *op)
 static int
 parents_code(const Operation *op)
 {
-	return op->request.kind == REQUEST_MKDIRS ? op->event.parents_code : ZOK;
+	return op->request.kind == REQUEST_MKDIRS ? op->parents_code : ZOK;
 }
 
 static RequestResult
 operation_result(const Operation *op)
 {
-	int			code = op->event.code;
+	int			code = op->answer.error;
 
 	switch (code)
 	{
@@ -778,62 +732,79 @@ operation_result(const Operation *op)
 }
 
 /*
- * Fill in the answer, which points into the operation.
- *
- * Not for heartbeats, nor for UNWATCH and DELETE_ORPHAN, which are not
- * answered.
+ * Complete the answer that the callback has begun; not of heartbeats, nor of
+ * UNWATCH and DELETE_ORPHAN, which are not answered.
  */
 static void
-operation_fill_answer(const Operation *op, RequestAnswer *answer)
+complete_answer(Operation *op)
 {
-	const ClientEvent *event = &op->event;
-	bool		ours = client_is_ours(event->client, &event->stat);
+	RequestAnswer *answer = &op->answer;
+	int			code = answer->error;
 
-	memset(answer, 0, sizeof(*answer));
-	answer->event = REQUEST_DONE;
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
 	answer->result = operation_result(op);
-	answer->error = event->code == ZNONODE && parents_code(op) != ZOK ?
-		parents_code(op) : event->code;
-	answer->not_empty = event->code == ZNOTEMPTY;
-	if (operation_creates(op) && event->code == ZOK)
+	if (code == ZNONODE && parents_code(op) != ZOK)
+		answer->error = parents_code(op);
+	answer->not_empty = code == ZNOTEMPTY;
+	answer->ours = client_is_ours(op->event.client, answer->ephemeral_owner);
+	if (operation_creates(op) && code == ZOK)
 	{
-		const char *created = event->created ? event->created : event->string;
-		const char *slash = created ? strrchr(created, '/') : NULL;
-
-		answer->node = slash ? slash + 1 : "";
 		answer->batch = op->request.batch;
-		answer->token = ours ? event->stat.czxid : 0;
+		answer->token = answer->ours ? answer->czxid : 0;
 	}
-	answer->children = (const char *const *) event->children;
-	answer->nchildren = event->nchildren;
-	answer->data = event->data;
-	answer->data_len = event->data_len;
-	answer->size = event->stat.dataLength;
-	answer->child_count = event->stat.numChildren;
-	answer->czxid = event->stat.czxid;
-	answer->mzxid = event->stat.mzxid;
-	answer->version = event->stat.version;
-	answer->acl_count = event->acl_count;
-	answer->acl_open = event->acl_open;
-	answer->ctime = event->stat.ctime;
-	answer->ephemeral_owner = event->stat.ephemeralOwner;
-	answer->ours = ours;
 }
 
-/* Make an empty flight, with its operations in "context". */
+/*
+ * Make an empty flight, with its operations in "context".  "proved" is called
+ * with each operation that is answered, before its owner is.
+ */
 void
-flight_init(Flight *flight, Client *client, MemoryContext context)
+flight_init(Flight *flight, Client *client, MemoryContext context,
+			void (*proved) (const Operation *op))
 {
+	HASHCTL		ctl;
+
 	memset(flight, 0, sizeof(*flight));
+	flight->proved = proved;
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(uint32);
+	ctl.entrysize = sizeof(Owner);
+	flight->owners = hash_create("zklock owners of requests", 256, &ctl,
+								 HASH_ELEM | HASH_BLOBS);
 	flight->client = client;
 	watches_init(&flight->watches, client, context);
 	flight->context = context;
 	dlist_init(&flight->submitted);
 	dlist_init(&flight->again);
 	dlist_init(&flight->out);
-	flight->owners = owners_create(context, 64, NULL);
+	flight->flying = flying_create(context, 64, NULL);
+}
+
+/* Add an owner of requests; returns its ID. */
+uint32
+flight_add_owner(Flight *flight, RequestHandler handler, void *data)
+{
+	Owner	   *owner;
+	bool		found;
+
+	/* IDs wrap around, and some owners live long */
+	do
+	{
+		if (++flight->last_owner == NOBODY)
+			flight->last_owner++;
+		owner = hash_search(flight->owners, &flight->last_owner, HASH_ENTER,
+							&found);
+	} while (found);
+	owner->handler = handler;
+	owner->data = data;
+	return owner->id;
+}
+
+void
+flight_remove_owner(Flight *flight, uint32 owner)
+{
+	hash_search(flight->owners, &owner, HASH_REMOVE, NULL);
 }
 
 /* A session begins; its chroot has this length.  No watch is set. */
@@ -863,7 +834,9 @@ flight_submit(Flight *flight, uint32_t owner, const Request *request)
 void
 flight_submit_heartbeat(Flight *flight)
 {
-	Operation  *op = operation_make_heartbeat(flight->client, flight->context);
+	static const Request check = {.kind = REQUEST_CHECK,.path = "/"};
+	Operation  *op = operation_make(flight->client, flight->context, NOBODY,
+									&check);
 
 	dlist_push_head(&flight->submitted, &op->node);
 }
@@ -884,8 +857,8 @@ flight_hold_back(Flight *flight)
 }
 
 /* Free an operation and its answer. */
-void
-flight_forget(Operation *op)
+static void
+forget(Operation *op)
 {
 	dlist_delete(&op->node);
 	if (ZK_MUTATED(ZK_OPERATION_LEAKED) &&
@@ -901,7 +874,7 @@ forget_list(dlist_head *list)
 
 	dlist_foreach_modify(iter, list)
 	{
-		flight_forget(dlist_container(Operation, node, iter.cur));
+		forget(dlist_container(Operation, node, iter.cur));
 	}
 }
 
@@ -1096,7 +1069,7 @@ is_urgent(const Operation *op)
 {
 	RequestKind kind = op->request.kind;
 
-	return !op->heartbeat && kind != REQUEST_MKDIR && kind != REQUEST_MKDIRS &&
+	return !operation_is_heartbeat(op) && kind != REQUEST_MKDIR && kind != REQUEST_MKDIRS &&
 		kind != REQUEST_STAT && kind != REQUEST_UNWATCH;
 }
 
@@ -1112,7 +1085,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	dlist_head *list;
 	bool		found;
 
-	owner = owners_insert(flight->owners, op->owner, &found);
+	owner = flying_insert(flight->flying, op->owner, &found);
 	if (!found)
 	{
 		owner->wrote = owner->deferred = owner->put_back = false;
@@ -1143,7 +1116,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	if (list == &plan->ahead && is_urgent(op))
 		plan->urgent = op;
 	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
-		op->event.wakes = true;
+		op->wakes = true;
 	dlist_delete(&op->node);
 	dlist_push_tail(list, &op->node);
 	return true;
@@ -1162,7 +1135,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 	dlist_init(&plan->writes);
 	dlist_init(&plan->groups);
 	dlist_init(&plan->behind);
-	owners_reset(flight->owners);
+	flying_reset(flight->flying);
 	dlist_foreach_modify(iter, &flight->again)
 	{
 		/* this is the first write of its owner here */
@@ -1183,7 +1156,33 @@ plan_flight(Flight *flight, FlightPlan *plan)
 		count++;
 	}
 	if (plan->urgent)
-		plan->urgent->event.wakes = true;
+		plan->urgent->wakes = true;
+}
+
+/*
+ * flight_send_alone
+ *		Send a request of nobody ahead of all that has been submitted; returns
+ *		its operation, until "proved" (flight_init()) has been called with it.
+ *
+ * No flight may be out, and the connection must be up.
+ */
+const Operation *
+flight_send_alone(Flight *flight, const Request *request, int64 now_ms)
+{
+	Operation  *op = operation_make(flight->client, flight->context, NOBODY,
+									request);
+	dlist_head	list;
+	sigset_t	saved;
+
+	dlist_init(&list);
+	dlist_push_tail(&list, &op->node);
+	flight->sent_ms = now_ms;
+	flight->batch_failed = false;
+	client_expect_answers(flight->client, 1);
+	fault_enter_library(&saved);
+	send_first(flight, &list);
+	fault_leave_library(&saved);
+	return op;
 }
 
 /*
@@ -1220,9 +1219,8 @@ flight_send(Flight *flight, int64 now_ms)
 static void
 answer_sharers(Flight *flight, Operation *op)
 {
-	int			code = op->event.code == ZOK &&
-	client_is_ours(flight->client, &op->event.stat) ? ZOK :
-	OPERATION_NOT_SHARED;
+	bool		shared = op->answer.error == ZOK &&
+		client_is_ours(flight->client, op->answer.ephemeral_owner);
 	Operation  *first = op->sharer;
 	Operation  *last = op;
 
@@ -1230,8 +1228,9 @@ answer_sharers(Flight *flight, Operation *op)
 	{
 		Operation  *sharer = last->sharer;
 
-		sharer->event.code = code;
-		sharer->event.stat = op->event.stat;
+		sharer->answer = op->answer;
+		if (!shared)
+			sharer->answer.error = OPERATION_NOT_SHARED;
 		last->event.next = &sharer->event;
 		last->sharer = NULL;
 		last = sharer;
@@ -1247,7 +1246,7 @@ answer_sharers(Flight *flight, Operation *op)
 static int
 next_piece(const Operation *op)
 {
-	int			failed = op->event.failed;
+	int			failed = op->failed;
 
 	if (failed < 0)
 		return 1;
@@ -1267,18 +1266,18 @@ must_resend(Flight *flight, Operation *op)
 {
 	FlightOwner *owner;
 
-	if (op->event.code == CLIENT_BATCH_FAILED)
+	if (op->answer.error == CLIENT_BATCH_FAILED)
 	{
 		flight->batch_failed = true;
 		op->piece = next_piece(op);
 	}
 	if (!flight->batch_failed || op->request.group != 0)
 		return false;
-	owner = owners_lookup(flight->owners, op->owner);
-	if (owner && op->event.code == CLIENT_BATCH_FAILED)
+	owner = flying_lookup(flight->flying, op->owner);
+	if (owner && op->answer.error == CLIENT_BATCH_FAILED)
 		owner->put_back = true;
 	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
-		return op->event.code == CLIENT_BATCH_FAILED;
+		return op->answer.error == CLIENT_BATCH_FAILED;
 	return owner && owner->put_back;
 }
 
@@ -1290,22 +1289,22 @@ must_resend(Flight *flight, Operation *op)
 static Operation *
 known_to_fail(Flight *flight, Operation *op)
 {
-	FlightOwner *owner = owners_lookup(flight->owners, op->owner);
+	FlightOwner *owner = flying_lookup(flight->flying, op->owner);
 	Operation  *write = owner->write;
 
 	if (op->request.kind != REQUEST_CHILDREN || write == NULL ||
 		write->request.kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
 		return NULL;
-	if (op->event.code == ZOK && write->piece == UNKNOWN_PIECE)
+	if (op->answer.error == ZOK && write->piece == UNKNOWN_PIECE)
 		write->piece = GOOD_PIECE;
 
 	/* a failed write is a proof, so the server must have received it */
-	if (op->event.code != ZNONODE || write->piece != UNKNOWN_PIECE)
+	if (op->answer.error != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
 	owner->put_back = false;
 	owner->write = NULL;
-	write->event.code = op->event.code;
+	write->answer.error = op->answer.error;
 	client_put_back(&op->event, &op->event);
 	return write;
 }
@@ -1314,8 +1313,8 @@ known_to_fail(Flight *flight, Operation *op)
 static void
 send_again(Flight *flight, Operation *op)
 {
-	owners_lookup(flight->owners, op->owner)->write =
-		op->event.code == CLIENT_BATCH_FAILED ? op : NULL;
+	flying_lookup(flight->flying, op->owner)->write =
+		op->answer.error == CLIENT_BATCH_FAILED ? op : NULL;
 	operation_reset(op, &flight->watches);
 	dlist_delete(&op->node);
 	dlist_push_tail(&flight->again, &op->node);
@@ -1329,7 +1328,7 @@ static bool
 is_lost_orphan(const Operation *op)
 {
 	return op->request.kind == REQUEST_DELETE_ORPHAN &&
-		op->event.code != ZSESSIONEXPIRED && op->event.code != ZCLOSING &&
+		op->answer.error != ZSESSIONEXPIRED && op->answer.error != ZCLOSING &&
 		operation_result(op) == REQUEST_UNKNOWN;
 }
 
@@ -1340,23 +1339,18 @@ is_lost_orphan(const Operation *op)
 static void
 answer_without_directory(Operation *op)
 {
-	if (op->directory_deleted && op->event.code == CLIENT_BATCH_FAILED &&
-		op->event.failed >= 0)
-		op->event.code = ZNONODE;
+	if (op->directory_deleted && op->answer.error == CLIENT_BATCH_FAILED &&
+		op->failed >= 0)
+		op->answer.error = ZNONODE;
 }
 
 /*
- * flight_answer
- *		Take an answer.
- *
- * Returns the operation to be answered now, which the caller frees by
- * flight_forget(); or NULL: the answered one is sent again.
+ * Take an answer.  Returns the operation to be answered now; or NULL: the
+ * answered one is sent again.
  */
-Operation *
-flight_answer(Flight *flight, ClientEvent *event)
+static Operation *
+take_answer(Flight *flight, Operation *op)
 {
-	Operation  *op = (Operation *) event;
-
 	operation_note_watch(op, &flight->watches);
 	if (is_lost_orphan(op))
 	{
@@ -1380,19 +1374,107 @@ flight_answer(Flight *flight, ClientEvent *event)
 	return op;
 }
 
-/*
- * flight_fill_answer
- *		Fill in the answer to an operation, as operation_fill_answer().
- *
- * If the result is unknown, the next flight is delayed, unless another
- * operation of the group failed.
- */
-void
-flight_fill_answer(Flight *flight, const Operation *op, RequestAnswer *answer)
+/* Does an owner wait for this answer? */
+static bool
+is_awaited(const Flight *flight, const Operation *op)
 {
-	operation_fill_answer(op, answer);
-	if (answer->result == REQUEST_UNKNOWN &&
-		op->event.code != OPERATION_NOT_SHARED &&
-		!(op->request.group != 0 && op->event.code == ZRUNTIMEINCONSISTENCY))
-		flight_hold_back(flight);
+	/* the session ended, on which the library must agree */
+	if ((op->answer.error == ZSESSIONEXPIRED || op->answer.error == ZCLOSING) &&
+		is_unrecoverable(flight->client->handle))
+		return false;
+	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
+		op->request.kind != REQUEST_UNWATCH;
+}
+
+/* Call the handler of an owner, if it is still there. */
+static void
+tell_owner(Flight *flight, uint32 id, const RequestAnswer *answer)
+{
+	Owner	   *owner = hash_search(flight->owners, &id, HASH_FIND, NULL);
+
+	if (owner)
+		owner->handler(owner->data, answer);
+}
+
+/*
+ * Deliver an answer.  If the result is unknown, the next flight is delayed,
+ * unless another operation of the group failed.
+ */
+static void
+deliver_answer(Flight *flight, Operation *op)
+{
+	flight->proved(op);
+	if (is_awaited(flight, op))
+	{
+		int			code = op->answer.error;
+
+		complete_answer(op);
+		if (op->answer.result == REQUEST_UNKNOWN &&
+			code != OPERATION_NOT_SHARED &&
+			!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
+			flight_hold_back(flight);
+		tell_owner(flight, op->owner, &op->answer);
+	}
+	forget(op);
+}
+
+/* Tell owners that their watches have fired. */
+static void
+tell_watchers(Flight *flight)
+{
+	dlist_head *fired = &flight->watches.fired;
+
+	while (!dlist_is_empty(fired))
+	{
+		Watcher    *watcher = dlist_container(Watcher, node,
+											  dlist_pop_head_node(fired));
+		RequestAnswer answer = {
+			.event = flight->watches.fired_deleted ?
+			REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED,
+			.serial = watcher->serial
+		};
+		uint32		owner = watcher->owner;
+
+		pfree(watcher);
+		tell_owner(flight, owner, &answer);
+	}
+}
+
+/*
+ * flight_next_event
+ *		Deliver answers, and watches that have fired, to their owners, up to
+ *		the next other event of the client or the library, or NULL.
+ *
+ * The caller frees that event.  A handler may close the session as its last
+ * action.  Errors: as for client_check(); those of handlers.
+ */
+ClientEvent *
+flight_next_event(Flight *flight)
+{
+	for (;;)
+	{
+		ClientEvent *event;
+		Operation  *op;
+
+		client_check();
+		tell_watchers(flight);
+		event = client_next_message();
+		if (event == NULL)
+			event = client_next_event(flight->client);
+		if (event == NULL)
+			return NULL;
+		if (event->kind == CLIENT_EVENT_ANSWER)
+		{
+			op = take_answer(flight, (Operation *) event);
+			if (op)
+				deliver_answer(flight, op);
+		}
+		else if (event->kind == CLIENT_EVENT_WATCH)
+		{
+			fire(&flight->watches, event->string, event->code);
+			client_free_notice(event);
+		}
+		else
+			return event;
+	}
 }

@@ -36,10 +36,13 @@ typedef struct Flight
 	Client	   *client;
 	Watches		watches;
 	MemoryContext context;
+	HTAB	   *owners;			/* of requests, by ID */
+	uint32		last_owner;
+	void		(*proved) (const Operation *op);	/* see flight_init() */
 	dlist_head	submitted;
 	dlist_head	again;			/* to be sent before "submitted" */
 	dlist_head	out;			/* the flight that is out */
-	struct owners_hash *owners; /* in it */
+	struct flying_hash *flying;	/* the owners of what is in it */
 	bool		batch_failed;	/* one of it */
 	uint32_t	last_batch;		/* ID of the latest multi; never 0 again */
 	int64		sent_ms;		/* zk_now_ms() when the latest was sent */
@@ -47,7 +50,11 @@ typedef struct Flight
 } Flight;
 
 extern void flight_init(Flight *flight, Client *client,
-						MemoryContext context);
+						MemoryContext context,
+						void (*proved) (const Operation *op));
+extern uint32 flight_add_owner(Flight *flight, RequestHandler handler,
+							   void *data);
+extern void flight_remove_owner(Flight *flight, uint32 owner);
 extern void flight_begin(Flight *flight, Size chroot_len);
 extern void flight_end(Flight *flight);
 extern void flight_submit(Flight *flight, uint32_t owner,
@@ -57,21 +64,12 @@ extern void flight_directory_deleted(Flight *flight, const char *directory);
 extern void flight_disconnect(Flight *flight);
 extern bool flight_is_out(const Flight *flight);
 extern void flight_send(Flight *flight, int64 now_ms);
+extern const Operation *flight_send_alone(Flight *flight,
+										  const Request *request,
+										  int64 now_ms);
 extern void flight_hold_back(Flight *flight);
-extern Operation *flight_answer(Flight *flight, ClientEvent *event);
-extern void flight_fill_answer(Flight *flight, const Operation *op,
-							   RequestAnswer *answer);
-extern void flight_forget(Operation *op);
+extern ClientEvent *flight_next_event(Flight *flight);
 extern void flight_forget_out(Flight *flight);
 extern bool flight_is_proof(const Operation *op);
-extern void flight_fire(Flight *flight, const char *path, int event);
-extern bool flight_next_fired(Flight *flight, uint32_t *owner,
-							  RequestAnswer *answer);
-
-/* Watches of nobody. */
-extern void watches_note_set(Watches *watches, const char *path,
-							 ZooWatcherType type, uint32_t owner);
-extern void watches_removed(Watches *watches, const char *path,
-							ZooWatcherType type);
 
 #endif							/* ZKLOCK_FLIGHT_PRIVATE_H */

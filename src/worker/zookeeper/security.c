@@ -63,7 +63,6 @@
 
 #include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/settings.h"
 #include "storage/fd.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/security.h"

@@ -8,10 +8,10 @@
  * and watches (flight.c).  These do not know of this file: they are passed the
  * parts of the session that they work on.
  *
- * session_next_event() delivers answers and watches to the owners of the
- * requests; it handles other client events, or turns them into events for the
- * worker.  session_flush() sends.  An operation that the library will never
- * answer, because the session has ended, is forgotten with the session.
+ * session_next_event() has flight.c deliver answers and watches to the owners
+ * of the requests; it handles other client events, or turns them into events
+ * for the worker.  session_flush() sends.  An operation that the library will
+ * never answer, because the session has ended, is forgotten with the session.
  *
  * Lease.  Each answer to a request that changes the tree proves to lease.c
  * that the session was alive.  Without such requests a heartbeat is sent: a
@@ -33,8 +33,7 @@
  * have all of its requests.  So they are probed on the first connection of a
  * session, one after the other, before anything else is sent but the sync
  * check, which probes multi; again if zklock.servers has changed.  The probes
- * change nothing, since the znodes that they name do not exist, nor do their
- * parents.
+ * change nothing, since the znodes that they would make have no parents.
  *
  * A server that does not know a request says so and closes the connection, as
  * ZooKeeper does, or only closes the connection.  Connections are lost for
@@ -42,11 +41,9 @@
  * of them in a row, on each of which the sync check was answered, are lost
  * while its probe is out.  Any other answer shows that the server has it.
  *
- * The library sends a request to remove watches only for a watch that it has;
- * so one is set before, on a missing znode.  It has no owner, and so flight.c
- * drops it if the connection is lost.  The library may have been given that
- * request before we hear of the loss, and send it on the next connection; so
- * the watch is noted by the answer, too.
+ * The probes are requests as any, but each is alone in its flight.  The
+ * library sends one to remove watches only for a watch that it has; so one is
+ * set before, on the topmost znode.
  *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
@@ -78,7 +75,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
@@ -101,10 +97,10 @@
 #define MAX_LOSSES		3
 
 /*
- * A znode that does not exist, nor does its parent: no lock directory or
- * directory of ours has such a name.
+ * A directory that does not exist: no lock directory or directory of ours has
+ * such a name.
  */
-#define PROBE_PATH		"/%zklock-probe/none"
+#define PROBE_PATH		"/%zklock-probe"
 
 typedef enum FeatureProbe
 {
@@ -119,7 +115,7 @@ typedef enum FeatureProbe
 typedef struct Features
 {
 	FeatureProbe next;			/* the one to be sent, or that is out */
-	bool		out;
+	const Operation *out;		/* or NULL */
 	int			losses;			/* connections lost in a row while it was
 								 * out */
 	uint32		missing;		/* 1 << ZkFeature, of those not found */
@@ -136,8 +132,8 @@ typedef struct Session
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and the next one to be sent, or "" */
 	bool		sync_check_out; /* to the connected server */
-	bool		synced;			/* that server has answered it, and lacks
-								 * nothing */
+	bool		checked;		/* that server has answered it, */
+	bool		synced;			/* and lacks nothing */
 	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
@@ -162,28 +158,24 @@ static struct
 static bool changed = false;	/* see session_take_changes() */
 static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
 
-/* Owners of requests, by id. */
-typedef struct Owner
+static const struct
 {
-	uint32		id;				/* hash key, must be first */
-	SessionHandler handler;
-	void	   *data;
-} Owner;
-
-static HTAB *owners = NULL;
-
-/* What was received: an answer or a watch for an owner, or else an event. */
-typedef struct Incoming
-{
-	uint32		owner;			/* or NOBODY */
-	RequestAnswer answer;
-	SessionEvent event;
-} Incoming;
-
-static const ZkFeature probed[] = {
-	[PROBE_CREATE2] = ZK_FEATURE_CREATE2,
-	[PROBE_CONTAINER] = ZK_FEATURE_CONTAINER,
-	[PROBE_REMOVE_WATCHES] = ZK_FEATURE_REMOVE_WATCHES
+	Request		request;
+	ZkFeature	feature;
+}			probes[] = {
+	[PROBE_CREATE2] = {
+		{.kind = REQUEST_CREATE,.path = PROBE_PATH,.node = "none",.exact = true},
+		ZK_FEATURE_CREATE2
+	},
+	[PROBE_CONTAINER] = {
+		{.kind = REQUEST_MKDIR,.path = PROBE_PATH "/none"},
+		ZK_FEATURE_CONTAINER
+	},
+	[PROBE_WATCH] = {{.kind = REQUEST_WATCH,.path = "/",.brief = true}},
+	[PROBE_REMOVE_WATCHES] = {
+		{.kind = REQUEST_UNWATCH,.path = "/"},
+		ZK_FEATURE_REMOVE_WATCHES
+	}
 };
 
 /* Begin to probe. */
@@ -200,79 +192,24 @@ features_skip(Features *features)
 	features->next = PROBE_NONE;
 }
 
-/* Pass a probe to the library; returns one of ZOO_ERRORS. */
-static int
-send_probe(FeatureProbe probe, Client *client, Watches *watches)
-{
-	zhandle_t  *handle = client->handle;
-
-	switch (probe)
-	{
-		case PROBE_CREATE2:
-			return zoo_acreate2(handle, PROBE_PATH, NULL, -1, client->acl,
-								ZOO_EPHEMERAL, client_answer_probe_create2, client);
-		case PROBE_CONTAINER:
-			return zoo_acreate(handle, PROBE_PATH, NULL, -1, client->acl,
-							   ZOO_CONTAINER, client_answer_probe_create, client);
-		case PROBE_WATCH:
-			watches_note_set(watches, PROBE_PATH, ZWATCHTYPE_DATA, NOBODY);
-			return zoo_awexists(handle, PROBE_PATH, client_watch_fired, client,
-								client_answer_probe_stat, client);
-		case PROBE_REMOVE_WATCHES:
-			return zoo_aremove_all_watches(handle, PROBE_PATH,
-										   ZWATCHTYPE_DATA, 0,
-										   (void_completion_t *) client_answer_probe,
-										   client);
-		case PROBE_NONE:
-			break;
-	}
-	return ZBADARGUMENTS;
-}
-
 static void
-go_on(Features *features, Watches *watches)
+go_on(Features *features)
 {
 	if (features->next != PROBE_WATCH)
 		features->losses = 0;
-	if (features->next == PROBE_REMOVE_WATCHES)
-		watches_removed(watches, PROBE_PATH, ZWATCHTYPE_DATA);
 	features->next++;
-}
-
-/*
- * features_probe
- *		Send the next probe; false if there is none.
- *
- * None may be out.  If the library rejects it because the connection is lost,
- * it is sent on the next one.
- */
-static bool
-features_probe(Features *features, Client *client, Watches *watches)
-{
-	while (features->next != PROBE_NONE)
-	{
-		int			rc = send_probe(features->next, client, watches);
-
-		features->out = rc == ZOK;
-		if (rc != ZNOWATCHER)
-			return true;
-
-		/* the watch could not be set: the server's answer is not known */
-		go_on(features, watches);
-	}
-	return false;
 }
 
 /* The connection was lost while a probe was out. */
 static void
-note_loss(Features *features, Watches *watches)
+note_loss(Features *features)
 {
 	if (features->next == PROBE_WATCH)
 		return;
 	if (++features->losses >= MAX_LOSSES)
 	{
-		features->missing |= 1 << probed[features->next];
-		go_on(features, watches);
+		features->missing |= 1 << probes[features->next].feature;
+		go_on(features);
 	}
 	else if (features->next == PROBE_REMOVE_WATCHES)
 		features->next = PROBE_WATCH;
@@ -296,37 +233,27 @@ is_processed(int code)
 }
 
 /*
- * features_answer
- *		The probe that is out has been answered with this code of ZOO_ERRORS.
- *
- * Returns false if that is no answer of the server: the next probe has to wait
- * for another sync check.
+ * The probe that is out has been answered.  Returns false if that is no answer
+ * of the server: the next probe has to wait for another sync check.
  */
 static bool
-features_answer(Features *features, int code, Watches *watches)
+features_answer(Features *features, int code)
 {
-	features->out = false;
+	features->out = NULL;
 	if (code == ZCONNECTIONLOSS)
 	{
-		note_loss(features, watches);
+		note_loss(features);
 		return false;
 	}
 	if (!is_unknown(code) && !is_processed(code))
 		return false;
 	if (is_unknown(code) && features->next != PROBE_WATCH)
-		features->missing |= 1 << probed[features->next];
-	if (features->next == PROBE_WATCH && !is_unknown(code))
-		watches_note_set(watches, PROBE_PATH, ZWATCHTYPE_DATA, NOBODY);
-	go_on(features, watches);
+		features->missing |= 1 << probes[features->next].feature;
+	go_on(features);
 	return true;
 }
 
-/* The handle is closed: no probe is out any more. */
-static void
-features_disconnect(Features *features)
-{
-	features->out = false;
-}
+static void take_proof(const Operation *op);
 
 /*
  * session_init
@@ -345,7 +272,7 @@ session_init(void)
 									ALLOCSET_DEFAULT_SIZES);
 	client_init(&session.client);
 	features_init(&session.features);
-	flight_init(&session.flight, &session.client, context);
+	flight_init(&session.flight, &session.client, context, take_proof);
 	return fd;
 }
 
@@ -410,22 +337,12 @@ session_is_closed(void)
 	return session.client.state == CLIENT_CLOSED;
 }
 
-/* Free an event that has been delivered, or never will be. */
-static void
-free_event(ClientEvent *client_event)
-{
-	if (client_event->kind == CLIENT_EVENT_ANSWER)
-		flight_forget((Operation *) client_event);
-	else
-		client_free_notice(client_event);
-}
-
 /* Free what the last event points to. */
 static void
 free_delivered(void)
 {
 	if (session.delivered)
-		free_event(session.delivered);
+		client_free_notice(session.delivered);
 	session.delivered = NULL;
 }
 
@@ -441,8 +358,8 @@ session_close(void)
 {
 	free_delivered();
 	client_close(&session.client);
-	features_disconnect(&session.features);
-	session.synced = session.sync_check_out = false;
+	session.features.out = NULL;
+	session.synced = session.checked = session.sync_check_out = false;
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
 	session.heartbeat_out = false;
@@ -477,40 +394,16 @@ session_await_closed(int64 until_ms)
  * Returns the owner's ID, for session_submit().
  */
 uint32
-session_add_owner(SessionHandler handler, void *data)
+session_add_owner(RequestHandler handler, void *data)
 {
-	static uint32 last_id = NOBODY;
-	Owner	   *owner;
-	bool		found;
-
-	if (owners == NULL)
-	{
-		HASHCTL		ctl;
-
-		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = sizeof(uint32);
-		ctl.entrysize = sizeof(Owner);
-		owners = hash_create("zklock owners of requests", 256, &ctl,
-							 HASH_ELEM | HASH_BLOBS);
-	}
-
-	/* IDs wrap around, and some owners live long */
-	do
-	{
-		if (++last_id == NOBODY)
-			last_id++;
-		owner = hash_search(owners, &last_id, HASH_ENTER, &found);
-	} while (found);
-	owner->handler = handler;
-	owner->data = data;
-	return last_id;
+	return flight_add_owner(&session.flight, handler, data);
 }
 
 /* Remove an owner: its handler is no longer called. */
 void
 session_remove_owner(uint32 owner)
 {
-	hash_search(owners, &owner, HASH_REMOVE, NULL);
+	flight_remove_owner(&session.flight, owner);
 }
 
 /*
@@ -523,7 +416,6 @@ session_remove_owner(uint32 owner)
 void
 session_submit(uint32_t owner, const Request *request)
 {
-
 	flight_submit(&session.flight, owner, request);
 }
 
@@ -606,7 +498,6 @@ send_sync_check(void)
 bool
 session_ready(void)
 {
-
 	return session.client.handle != NULL && session.client.connected &&
 		session.synced && !flight_is_out(&session.flight) &&
 		zk_now_ms() >= session.flight.resend_ms;
@@ -633,9 +524,15 @@ session_flush(void)
 		return again_ms;
 	if (now_ms < resend_ms)
 		return zk_earlier(again_ms, resend_ms);
+	if (session.checked && session.features.next != PROBE_NONE)
+		session.features.out =
+			flight_send_alone(&session.flight,
+							  &probes[session.features.next].request, now_ms);
+	else if (session.checked && session.features.missing == 0)
+		session.synced = true;
 	if (session.synced)
 		flight_send(&session.flight, now_ms);
-	else if (!session.sync_check_out && !session.features.out)
+	else if (!session.checked && !session.sync_check_out)
 		send_sync_check();
 	return again_ms;
 }
@@ -678,9 +575,18 @@ session_keep_lease(uint32 ticket, bool needed)
 int64
 session_lease(uint32 *ticket)
 {
-
 	*ticket = session.proved_ticket;
 	return session.lease.until;
+}
+
+/* The probe has been answered, or was lost. */
+static void
+end_probe(int code)
+{
+	if (features_answer(&session.features, code))
+		return;
+	session.checked = false;
+	flight_hold_back(&session.flight);
 }
 
 static void
@@ -693,7 +599,10 @@ end_heartbeat(bool proof)
 		flight_hold_back(&session.flight);
 }
 
-/* Note what an answer proves of the session. */
+/*
+ * Note what an answer, which is about to be delivered, proves of the session,
+ * or of the server.
+ */
 static void
 take_proof(const Operation *op)
 {
@@ -705,34 +614,12 @@ take_proof(const Operation *op)
 		sent_ms != session.lease.last_sent)
 		lease_prove(&session.lease, lease_timeout_ms(), sent_ms,
 					zk_now_ms());
-	if (proof && !op->heartbeat && op->owner != unmarked_owner)
-		changed = true;
-	if (op->heartbeat)
+	if (op == session.features.out)
+		end_probe(op->answer.error);
+	else if (operation_is_heartbeat(op))
 		end_heartbeat(proof);
-}
-
-/* Does an owner wait for this answer? */
-static bool
-is_awaited(const Operation *op)
-{
-	/* the session ended, on which the library must agree */
-	if ((op->event.code == ZSESSIONEXPIRED || op->event.code == ZCLOSING) &&
-		is_unrecoverable(session.client.handle))
-		return false;
-	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
-		op->request.kind != REQUEST_UNWATCH;
-}
-
-/* Returns false if no owner waits for this answer. */
-static bool
-fill_answer(const Operation *op, Incoming *in)
-{
-	take_proof(op);
-	if (!is_awaited(op))
-		return false;
-	in->owner = op->owner;
-	flight_fill_answer(&session.flight, op, &in->answer);
-	return true;
+	else if (proof && op->owner != unmarked_owner)
+		changed = true;
 }
 
 /* The server lacks what zklock needs. */
@@ -745,31 +632,7 @@ fill_unfit(uint32 missing, SessionEvent *event)
 	return true;
 }
 
-/*
- * Send the next probe if the server has answered the sync check and all
- * before.  Returns true if the event says that the server is unfit.
- */
-static bool
-probe_next(SessionEvent *event)
-{
-	Features   *features = &session.features;
-	sigset_t	saved;
-	bool		sent;
-
-	if (session.sync_check_out || features->out)
-		return false;
-	fault_enter_library(&saved);
-	sent = features_probe(features, &session.client, &session.flight.watches);
-	fault_leave_library(&saved);
-	if (sent)
-		return false;
-	if (features->missing != 0)
-		return fill_unfit(features->missing, event);
-	session.synced = true;
-	return false;
-}
-
-/* The sync check has been answered, or has failed; returns as probe_next(). */
+/* The sync check has been answered, or has failed; returns as take_event(). */
 static bool
 end_sync_check(int code, SessionEvent *event)
 {
@@ -777,21 +640,13 @@ end_sync_check(int code, SessionEvent *event)
 	if (session.client.connected && client_is_leaders(code))
 	{
 		session.silent_connections = 0;
-		return probe_next(event);
+		session.checked = true;
+		if (session.features.next == PROBE_NONE)
+			session.synced = session.features.missing == 0;
+		return false;
 	}
 	if (session.client.connected && code == ZUNIMPLEMENTED)
 		return fill_unfit(1 << ZK_FEATURE_MULTI, event);
-	flight_hold_back(&session.flight);
-	return false;
-}
-
-/* A probe has been answered, or was lost; returns as probe_next(). */
-static bool
-end_probe(int code, SessionEvent *event)
-{
-	if (features_answer(&session.features, code, &session.flight.watches) &&
-		session.client.connected)
-		return probe_next(event);
 	flight_hold_back(&session.flight);
 	return false;
 }
@@ -814,6 +669,7 @@ check_sync(void)
 		session.next_auth += strlen(session.next_auth) + 1;
 	fault_leave_library(&saved);
 	session.client.connected = true;
+	session.checked = false;
 	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
 		session.synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
 	send_sync_check();
@@ -865,7 +721,7 @@ end_connection(void)
 	if (session.client.connected)
 		session.silent_connections++;
 	session.client.connected = false;
-	session.sync_check_out = false;
+	session.sync_check_out = session.checked = false;
 	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect(&session.flight);
 	lease_disconnect(&session.lease);
@@ -895,80 +751,34 @@ fill_state(int state, SessionEvent *event)
 }
 
 /*
- * Handle a client event.  Returns the event that *in has been filled from, and
- * may point into; or NULL if nothing is left to do.
+ * Handle an event of the client.  Returns false if *event is not filled in:
+ * the worker need not know.
  */
-static ClientEvent *
-take_event(ClientEvent *client_event, Incoming *in)
+static bool
+take_event(const ClientEvent *client_event, SessionEvent *event)
 {
-	SessionEvent *event = &in->event;
-	bool		found = false;
-	Operation  *op;
+	int			code = client_event->code;
 
 	switch (client_event->kind)
 	{
-		case CLIENT_EVENT_ANSWER:
-			op = flight_answer(&session.flight, client_event);
-			if (op == NULL)
-				return NULL;	/* it is sent again */
-			client_event = &op->event;
-			found = fill_answer(op, in);
-			break;
-		case CLIENT_EVENT_WATCH:
-			flight_fire(&session.flight, client_event->string,
-						client_event->code);
-			break;
 		case CLIENT_EVENT_SYNC_CHECKED:
-			found = end_sync_check(client_event->code, event);
-			break;
-		case CLIENT_EVENT_PROBED:
-			found = end_probe(client_event->code, event);
-			break;
+			return end_sync_check(code, event);
 		case CLIENT_EVENT_STATE:
-			found = fill_state(client_event->code, event);
-			break;
+			return fill_state(code, event);
 		case CLIENT_EVENT_MESSAGE:
 			event->kind = SESSION_MESSAGE;
 			event->message = client_event->string;
-			found = true;
-			break;
+			return true;
 		case CLIENT_EVENT_CLOSED:
 			flight_forget_out(&session.flight);
 			event->kind = SESSION_FAILED;
-			event->error = client_event->code;
-			found = client_event->code != 0;
-			break;
+			event->error = code;
+			return code != 0;
+		case CLIENT_EVENT_ANSWER:
+		case CLIENT_EVENT_WATCH:
+			break;				/* handled by flight.c */
 	}
-	if (found)
-		return client_event;
-	free_event(client_event);
-	return NULL;
-}
-
-/*
- * The next answer, watch or event, of the session, which may be closed, or of
- * the library's log; false if there is none.
- */
-static bool
-next_incoming(Incoming *in)
-{
-	free_delivered();
-	client_check();
-	memset(in, 0, sizeof(*in));
-	while (session.delivered == NULL)
-	{
-		ClientEvent *client_event;
-
-		if (flight_next_fired(&session.flight, &in->owner, &in->answer))
-			return true;
-		client_event = client_next_message();
-		if (client_event == NULL)
-			client_event = client_next_event(&session.client);
-		if (client_event == NULL)
-			return false;
-		session.delivered = take_event(client_event, in);
-	}
-	return true;
+	return false;
 }
 
 /* Exclude the changes of this owner from session_take_changes(). */
@@ -1023,22 +833,21 @@ session_is_synced(void)
 bool
 session_next_event(SessionEvent *event)
 {
-	Incoming	in;
+	ClientEvent *client_event;
 
-	while (next_incoming(&in))
+	free_delivered();
+	while ((client_event = flight_next_event(&session.flight)) != NULL)
 	{
-		Owner	   *owner;
-
-		if (in.owner == NOBODY)
-		{
-			*event = in.event;
+		memset(event, 0, sizeof(*event));
+		session.delivered = client_event;
+		if (take_event(client_event, event))
 			return true;
-		}
-		owner = hash_search(owners, &in.owner, HASH_FIND, NULL);
-		if (owner)
-			owner->handler(owner->data, &in.answer);
+		free_delivered();
 	}
-	return false;
+	memset(event, 0, sizeof(*event));
+	return session.checked && session.features.next == PROBE_NONE &&
+		session.features.missing != 0 &&
+		fill_unfit(session.features.missing, event);
 }
 
 /*
@@ -1056,32 +865,6 @@ session_is_stuck(void)
 		client_hangs(&session.client);
 }
 
-/* The session's identity and server; after SESSION_UP. */
-void
-session_identity(SessionIdentity *identity)
-{
-	zhandle_t  *handle = session.client.handle;
-	const clientid_t *id = zoo_client_id(handle);
-	struct sockaddr_storage address;
-	socklen_t	size = sizeof(address);
-	char		host[NI_MAXHOST];
-	char		port[NI_MAXSERV];
-
-	memset(identity, 0, sizeof(*identity));
-	identity->client_id = id->client_id;
-	memcpy(identity->passwd, id->passwd, ZK_PASSWD_SIZE);
-	identity->timeout = zoo_recv_timeout(handle);
-	identity->first_timeout = session.first_timeout_ms;
-	if (zookeeper_get_connected_host(handle, (struct sockaddr *) &address,
-									 &size) != NULL &&
-		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
-					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(identity->address, sizeof(identity->address),
-				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-	else
-		strlcpy(identity->address, "unknown address", sizeof(identity->address));
-}
-
 /* ZooKeeper's text for an error code. */
 const char *
 session_error_text(int error)
@@ -1090,8 +873,7 @@ session_error_text(int error)
 }
 
 /*
- * session_error_is_access, session_error_is_no_node,
- * session_error_is_bad_version, session_error_is_untried
+ * session_error_is_access, session_error_is_no_node, session_error_is_untried
  *		The kind of a refusal.  The last one: another operation of the group
  *		has failed.
  */
@@ -1105,12 +887,6 @@ bool
 session_error_is_no_node(int error)
 {
 	return error == ZNONODE;
-}
-
-bool
-session_error_is_bad_version(int error)
-{
-	return error == ZBADVERSION;
 }
 
 bool
@@ -1181,25 +957,52 @@ status_publish(ZkSessionState state)
 	session_write(info);
 }
 
-/* The session is connected. */
-void
-status_set_up(const SessionIdentity *identity)
+/* The address of the server. */
+static void
+fill_server(char server[ZK_SERVER_SIZE])
+{
+	struct sockaddr_storage address;
+	socklen_t	size = sizeof(address);
+	char		host[NI_MAXHOST];
+	char		port[NI_MAXSERV];
+
+	if (zookeeper_get_connected_host(session.client.handle,
+									 (struct sockaddr *) &address,
+									 &size) != NULL &&
+		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
+					port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(server, ZK_SERVER_SIZE,
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	else
+		strlcpy(server, "unknown address", ZK_SERVER_SIZE);
+}
+
+/*
+ * status_set_up
+ *		Note, but do not publish yet, which session is connected, and to which
+ *		server; after SESSION_UP.  Returns whether it is a new one.
+ */
+bool
+status_set_up(void)
 {
 	ZkSessionInfo *info = &current.info;
+	zhandle_t  *handle = session.client.handle;
+	const clientid_t *id = zoo_client_id(handle);
+	bool		is_new = info->client_id != id->client_id;
 
-	if (info->client_id != identity->client_id)
+	if (is_new)
 		info->sessions++;
 	else
 	{
 		info->reconnects++;
 		info->missing &= ~(1 << ZK_FEATURE_RESUME);
 	}
-	info->client_id = identity->client_id;
-	memcpy(info->passwd, identity->passwd, sizeof(info->passwd));
-	info->timeout = identity->timeout;
-	info->first_timeout = identity->first_timeout;
-	strlcpy(info->server, identity->address, sizeof(info->server));
-	status_publish(ZK_SESSION_CONNECTED);
+	info->client_id = id->client_id;
+	memcpy(info->passwd, id->passwd, sizeof(info->passwd));
+	info->timeout = zoo_recv_timeout(handle);
+	info->first_timeout = session.first_timeout_ms;
+	fill_server(info->server);
+	return is_new;
 }
 
 /* The server of the current connection has answered, and has what we need. */

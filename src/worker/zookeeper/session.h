@@ -17,12 +17,6 @@
 #include "core/request.h"
 #include "shared/session_info.h"
 
-/*
- * The handler of an owner of requests: called with their answers, and when a
- * watch set by one of them fires.
- */
-typedef void (*SessionHandler) (void *data, const RequestAnswer *answer);
-
 typedef struct SessionOptions
 {
 	const char *servers;		/* host:port,... with an optional chroot */
@@ -44,7 +38,7 @@ typedef enum SessionEventKind
 {
 	SESSION_FAILED,				/* could not begin to connect: "error" is an
 								 * errno */
-	SESSION_UP,					/* connected; see session_identity() */
+	SESSION_UP,					/* connected; see status_set_up() */
 	SESSION_SUSPENDED,			/* connection lost; the session may be alive */
 	SESSION_EXPIRED,			/* over; operations that were out are
 								 * forgotten */
@@ -62,15 +56,6 @@ typedef struct SessionEvent
 	const char *message;
 } SessionEvent;
 
-typedef struct SessionIdentity
-{
-	int64_t		client_id;
-	char		passwd[ZK_PASSWD_SIZE];
-	int			timeout;		/* ms, as granted */
-	int			first_timeout;	/* the same, when the session began */
-	char		address[ZK_SERVER_SIZE];	/* of the server */
-} SessionIdentity;
-
 extern int	session_init(void);
 extern void session_open(const SessionOptions *options);
 extern bool session_is_open(void);
@@ -80,7 +65,7 @@ extern bool session_is_synced(void);
 extern bool session_is_stuck(void);
 extern void session_close(void);
 extern void session_await_closed(int64 until_ms);
-extern uint32 session_add_owner(SessionHandler handler, void *data);
+extern uint32 session_add_owner(RequestHandler handler, void *data);
 extern void session_remove_owner(uint32 owner);
 extern void session_submit(uint32_t owner,
 						   const Request *request);
@@ -95,11 +80,9 @@ extern void session_ignore_changes(uint32 owner);
 extern bool session_take_changes(void);
 extern void session_reset_wake(void);
 extern bool session_next_event(SessionEvent *event);
-extern void session_identity(SessionIdentity *identity);
 extern const char *session_error_text(int error);
 extern bool session_error_is_access(int error);
 extern bool session_error_is_no_node(int error);
-extern bool session_error_is_bad_version(int error);
 extern bool session_error_is_untried(int error);
 
 /* What is published of it. */
@@ -109,7 +92,7 @@ extern const ZkSessionInfo *status(void);
 extern bool status_is_alive(void);
 extern bool status_is_connected(void);
 extern void status_publish(ZkSessionState state);
-extern void status_set_up(const SessionIdentity *identity);
+extern bool status_set_up(void);
 extern void status_set_answered(void);
 extern void status_set_missing(uint32 missing);
 extern void status_forget_probes(void);

@@ -20,7 +20,7 @@
 #include "shared/session_info.h"
 #include "shared/slots_private.h"
 #include "worker/lifecycle.h"
-#include "worker/directories_private.h"
+#include "worker/directories.h"
 #include "worker/waits.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/flight_private.h"
@@ -47,9 +47,11 @@ extern uint32 __wrap_proof_ask(void);
 extern void __real_lease_shorten(int64 until_ms);
 extern void __wrap_lease_shorten(int64 until_ms);
 extern void __real_flight_init(Flight *flight, Client *client,
-							   MemoryContext context);
+							   MemoryContext context,
+							   void (*proved) (const Operation *op));
 extern void __wrap_flight_init(Flight *flight, Client *client,
-							   MemoryContext context);
+							   MemoryContext context,
+							   void (*proved) (const Operation *op));
 extern int64 __real_session_flush(void);
 extern int64 __wrap_session_flush(void);
 
@@ -127,10 +129,11 @@ __wrap_lease_shorten(int64 until_ms)
 }
 
 void
-__wrap_flight_init(Flight *flight, Client *client, MemoryContext context)
+__wrap_flight_init(Flight *flight, Client *client, MemoryContext context,
+				   void (*proved) (const Operation *op))
 {
 	flight_of_session = flight;
-	__real_flight_init(flight, client, context);
+	__real_flight_init(flight, client, context, proved);
 }
 
 /* The bytes of the watch that session.c sets to probe for its removal. */

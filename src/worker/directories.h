@@ -1,20 +1,25 @@
 /*-------------------------------------------------------------------------
  *
- * directories_private.h
+ * directories.h
  *		What the worker knows of lock directories.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/directories_private.h
+ *		src/worker/directories.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_DIRECTORIES_PRIVATE_H
-#define ZKLOCK_DIRECTORIES_PRIVATE_H
+#ifndef ZKLOCK_DIRECTORIES_H
+#define ZKLOCK_DIRECTORIES_H
 
-#include "worker/contender.h"
+#include "core/request.h"
 
+/* the session */
+extern void directories_forget(void);
+extern void directories_disconnect(void);
+
+/* contenders */
 extern bool directory_is_known(const char *path);
 extern void directory_note(const char *path, bool known);
 extern bool directory_owns_unread(const char *path);
@@ -26,4 +31,4 @@ extern void directory_make(const char *path);
 extern void directory_warn(const char *path, const char *child,
 						   bool persistent);
 
-#endif							/* ZKLOCK_DIRECTORIES_PRIVATE_H */
+#endif							/* ZKLOCK_DIRECTORIES_H */

@@ -285,7 +285,7 @@ checks_watch_queues(bool connected)
 		if (!contender_watches_queue(contender))
 			continue;
 		if (connected)
-			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
+			step_watch_queue(contender);
 		else
 			slot_set_unheard(contender->slot);
 	}

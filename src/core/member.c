@@ -10,19 +10,10 @@
  * znode, named "<uuid>-cluster".  No contender's name ends like that, and the
  * name does not reveal the session's ID.
  *
- *	member	= "zklock" { " " key "=" value }
- *	value	= as in note.c: printing characters of ASCII but the space and %;
- *			  %XX is another byte
+ *	member	= "zklock" { " " word }, as in core/word.c
  *
- *	W1	Words are written in this order: host, port, instance, system, place,
- *		version, server, format, timeout, standby.  Each is written at most
- *		once, and only if it is set.  A word that would make the data longer
- *		than MEMBER_SIZE is left out.
- *	R1	Words are read in any order, separated by one or more spaces.  The
- *		first one with each key counts.  An unknown word, or a value that its
- *		key cannot have, is ignored: later versions may add words.
- *	R2	Data are not zklock's if they do not begin with "zklock ", if they are
- *		longer than MEMBER_SIZE, or if their znode is not ephemeral.
+ * Data are not zklock's if they do not begin with "zklock ", if they are longer
+ * than MEMBER_SIZE, or if their znode is not ephemeral.
  *
  * Every client that may write znodes can write these.  So their data are only
  * shown to people; nothing else depends on them.

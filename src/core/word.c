@@ -1,8 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * word.c
- *		The words of notes and members: how bytes, numbers and values are
- *		written and read, and the known keys.
+ *		The grammar of all data that zklock writes into znodes: words, how
+ *		bytes, numbers and values are written and read, and the known keys.
+ *
+ *	contender	= "postgresql" { " " word } [ " retain=yes" ]	(lock/note.c)
+ *	member		= "zklock" { " " word }							(member.c)
+ *	edges		= "zklock1 " value LF { line }					(deadlock.c)
+ *	line		= "wait" or "keep", { " " value } LF
+ *	agreement	= "permits=" number								(lock/permit.c)
+ *	word		= key "=" value
+ *	key			= one or more of a-z and _
+ *	value		= any of the printing characters of ASCII but the space; % and
+ *				  two hexadecimal digits are another byte
+ *
+ * Edges have their values in a fixed order, and an agreement is compared as a
+ * whole.  For the others:
+ *
+ *	W1	Words are written in the order of the known keys, each at most once,
+ *		and only if it is set.  One that would make the data longer than they
+ *		may be is left out.
+ *	W2	In a value the space, %, and all that does not print or is not ASCII
+ *		is encoded.  So the data are text in any server encoding.
+ *	R1	Words are read in any order, separated by one or more spaces.  The
+ *		first one with each key counts.
+ *	R2	A word that is unknown, or has a value that its key cannot have (no
+ *		number, too long), does not count: later versions may add words.
+ *	R3	A % that two hexadecimal digits do not follow stands for itself.
+ *		Bytes that do not print, or are not UTF-8, are read as \xNN, encoded
+ *		or not, so that what is read can be shown.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -318,26 +344,6 @@ word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max, uint64_t *number)
 	return true;
 }
 
-/*
- * word_parse_hex
- *		Read a number of WORD_HEX_DIGITS digits in lower case, whatever
- *		follows them.
- */
-bool
-word_parse_hex(const char *text, uint64_t *number)
-{
-	*number = 0;
-	for (int i = 0; i < WORD_HEX_DIGITS; i++)
-	{
-		int			digit = word_hex_digit(text[i]);
-
-		if (digit < 0)
-			return false;
-		*number = *number << 4 | (uint64_t) digit;
-	}
-	return true;
-}
-
 /* Read an int that is not negative. */
 bool
 word_parse_number(Bytes bytes, int *number)
@@ -348,35 +354,6 @@ word_parse_number(Bytes bytes, int *number)
 		return false;
 	*number = (int) value;
 	return true;
-}
-
-bool
-word_parse_time(Bytes bytes, int64_t *time)
-{
-	uint64_t	value;
-
-	if (!word_parse_unsigned(bytes, 10, INT64_MAX, &value))
-		return false;
-	*time = (int64_t) value;
-	return true;
-}
-
-/* Take the next field, up to a comma or the end, off the rest of a value. */
-Bytes
-word_next_field(Bytes *rest)
-{
-	Bytes		field = word_bytes(rest->data, 0);
-
-	while (field.len < rest->len && field.data[field.len] != ',')
-		field.len++;
-	rest->data += field.len;
-	rest->len -= field.len;
-	if (rest->len > 0)
-	{
-		rest->data++;
-		rest->len--;
-	}
-	return field;
 }
 
 /* Set a value of type WORD_TEXT, truncating it if necessary. */

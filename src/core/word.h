@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * word.h
- *		The words of notes and members: how bytes, numbers and values are
- *		written and read, and the known keys.
+ *		The grammar of all data that zklock writes into znodes: words, how
+ *		bytes, numbers and values are written and read, and the known keys.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -20,9 +20,6 @@
 
 /* The size of a decoded value, with its terminating zero. */
 #define WORD_VALUE_SIZE 128
-
-/* The digits of a uint64_t that is written with all of them. */
-#define WORD_HEX_DIGITS 16
 
 /* The size that one byte of another client may become: \xNN. */
 #define WORD_ESCAPE_SIZE 4
@@ -78,10 +75,7 @@ extern bool word_parse_text(Bytes bytes, char *text, int size);
 extern bool word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max,
 								uint64_t *number);
 extern int	word_hex_digit(char digit);
-extern bool word_parse_hex(const char *text, uint64_t *number);
 extern bool word_parse_number(Bytes bytes, int *number);
-extern bool word_parse_time(Bytes bytes, int64_t *time);
-extern Bytes word_next_field(Bytes *rest);
 extern void word_set_text(char text[WORD_VALUE_SIZE], const char *from);
 extern void word_put_fields(Writer *writer, const WordField *fields,
 							const void *from, unsigned set);

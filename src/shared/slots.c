@@ -644,8 +644,6 @@ end_contender(ZkSlot *slot)
 	slot->revoked = false;
 	slot->token = 0;
 	slot->token_refusal = ZK_REFUSAL_NONE;
-	slot->check_start = 0;
-	slot->check_wanted = false;
 	turn_unknown(&slot->turn);
 	slot_lose_holders(slot);
 }

@@ -80,12 +80,12 @@ begin(ZkSlot *slot, const ZkContender *wanted)
 }
 
 static void
-queue_behind(ZkSlot *slot, RecipeEvent event)
+watch_queue(ZkSlot *slot)
 {
 	Contender  *contender = contender_find(slot);
 
 	if (contender != NULL)
-		step_queue_behind(contender, event);
+		step_watch_queue(contender);
 }
 
 /* The slot is released: give its contender up, or cancel its begin. */
@@ -139,10 +139,8 @@ dispatch_open_mail(void (*over) (const int64 *ends, int n, bool all))
 
 			if (mail == ZK_MAIL_WANT)
 				begin(slot, &wanted);
-			else if (mail == ZK_MAIL_CHECK_WRITERS)
-				queue_behind(slot, RECIPE_CHECK_WRITERS);
 			else if (mail == ZK_MAIL_WATCH_QUEUE)
-				queue_behind(slot, RECIPE_WATCH_QUEUE);
+				watch_queue(slot);
 			else if (mail == ZK_MAIL_RELEASE)
 				release(slot);
 			slot = next;
@@ -504,7 +502,7 @@ checks_watch_queues(bool connected)
 		if (!contender_watches_queue(contender))
 			continue;
 		if (connected)
-			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
+			step_watch_queue(contender);
 		else
 			slot_set_unwatched(contender->slot);
 	}

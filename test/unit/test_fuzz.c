@@ -264,12 +264,10 @@ parse_words(const char *text, int len)
 	{
 		uint64_t	number;
 		int			integer;
-		int64_t		time;
 
 		(void) word_parse_text(word, value, sizeof(value));
 		(void) word_parse_unsigned(word, 16, UINT64_MAX, &number);
 		(void) word_parse_number(word, &integer);
-		(void) word_parse_time(word, &time);
 	}
 	reason_of_line(string, dice(2), 0x1000, reason, sizeof(reason));
 	(void) reason_is_of_refusal(string);

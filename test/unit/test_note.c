@@ -132,7 +132,7 @@ letters(int n)
  */
 
 static void
-w1_words_are_written_in_order(void **state)
+n1_words_are_written_in_order(void **state)
 {
 	(void) state;
 	assert_string_equal(written("db1", "shop_a", false),
@@ -148,7 +148,7 @@ w1_words_are_written_in_order(void **state)
 }
 
 static void
-w2_what_does_not_fit_is_left_out(void **state)
+w1_what_does_not_fit_is_left_out(void **state)
 {
 	Note		note;
 	char		data[NOTE_SIZE];
@@ -185,7 +185,7 @@ w2_what_does_not_fit_is_left_out(void **state)
 }
 
 static void
-w3_a_value_breaks_nothing(void **state)
+w2_a_value_breaks_nothing(void **state)
 {
 	Note		note;
 
@@ -232,7 +232,7 @@ names_that_are_too_long_are_cut(void **state)
  */
 
 static void
-r1_nothing_is_no_note(void **state)
+n2_nothing_is_no_note(void **state)
 {
 	Note		note;
 
@@ -251,7 +251,7 @@ r1_nothing_is_no_note(void **state)
 }
 
 static void
-r2_a_revocation_is_just_that(void **state)
+n3_a_revocation_is_just_that(void **state)
 {
 	Note		note;
 
@@ -268,7 +268,7 @@ r2_a_revocation_is_just_that(void **state)
 }
 
 static void
-r3_words_come_in_any_order(void **state)
+r1_words_come_in_any_order(void **state)
 {
 	Note		note;
 
@@ -293,7 +293,7 @@ r3_words_come_in_any_order(void **state)
 }
 
 static void
-r4_what_is_not_known_is_kept(void **state)
+n5_what_is_not_known_is_kept(void **state)
 {
 	static const char *const strange[] = {
 		"host", "hosts=h", "Host=h", "=", "a==b", "%", "%zz",
@@ -333,7 +333,7 @@ r4_what_is_not_known_is_kept(void **state)
 }
 
 static void
-r4_as_far_as_there_is_room(void **state)
+n5_as_far_as_there_is_room(void **state)
 {
 	Note		note;
 	char		data[2000];
@@ -363,7 +363,7 @@ r4_as_far_as_there_is_room(void **state)
 }
 
 static void
-r5_a_percent_sign_may_stand_for_itself(void **state)
+r3_a_percent_sign_may_stand_for_itself(void **state)
 {
 	Note		note;
 
@@ -388,7 +388,7 @@ r5_a_percent_sign_may_stand_for_itself(void **state)
 }
 
 static void
-r6_others_have_forms_of_their_own(void **state)
+n6_others_have_forms_of_their_own(void **state)
 {
 	Note		note;
 
@@ -656,18 +656,18 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(w1_words_are_written_in_order),
-		cmocka_unit_test(w2_what_does_not_fit_is_left_out),
-		cmocka_unit_test(w3_a_value_breaks_nothing),
+		cmocka_unit_test(n1_words_are_written_in_order),
+		cmocka_unit_test(w1_what_does_not_fit_is_left_out),
+		cmocka_unit_test(w2_a_value_breaks_nothing),
 		cmocka_unit_test(names_that_are_too_long_are_cut),
-		cmocka_unit_test(r1_nothing_is_no_note),
-		cmocka_unit_test(r2_a_revocation_is_just_that),
-		cmocka_unit_test(r3_words_come_in_any_order),
-		cmocka_unit_test(r4_what_is_not_known_is_kept),
-		cmocka_unit_test(r4_as_far_as_there_is_room),
-		cmocka_unit_test(r5_a_percent_sign_may_stand_for_itself),
+		cmocka_unit_test(n2_nothing_is_no_note),
+		cmocka_unit_test(n3_a_revocation_is_just_that),
+		cmocka_unit_test(r1_words_come_in_any_order),
+		cmocka_unit_test(n5_what_is_not_known_is_kept),
+		cmocka_unit_test(n5_as_far_as_there_is_room),
+		cmocka_unit_test(r3_a_percent_sign_may_stand_for_itself),
 		cmocka_unit_test(bytes_are_made_printable),
-		cmocka_unit_test(r6_others_have_forms_of_their_own),
+		cmocka_unit_test(n6_others_have_forms_of_their_own),
 		cmocka_unit_test(we_write_the_first_words),
 		cmocka_unit_test(we_read_the_first_words),
 		cmocka_unit_test(any_bytes_are_read),

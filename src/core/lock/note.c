@@ -7,41 +7,22 @@
  * People and other clients read these notes, and so do other instances, of
  * this version and others.  Only this file writes and parses them.
  *
- *	note	= "postgresql" { " " word } [ " retain=yes" ]
- *	word	= key "=" value
- *	key		= one or more of a-z and _
- *	value	= any of the printing characters of ASCII but the space; % and two
- *			  hexadecimal digits are another byte
+ *	note	= "postgresql" { " " word } [ " retain=yes" ], as in core/word.c
  *
- *	W1	The order is: host, port, instance, pid, the unknown words,
- *		retain=yes.  Each is written at most once, and only if it is set.
- *	W2	A word that would make the note longer than NOTE_SIZE is left out.
+ *	N1	The order is: host, port, cluster, pid, the unknown words, retain=yes.
  *		There is always room for retain=yes.
- *	W3	In a value the space, %, and all that does not print or is not ASCII
- *		is encoded.  So a note is text in any server encoding.
- *
- *	R1	No data, empty data, or a length of -1 are no note.
- *	R2	Exactly "__REVOKE__" is a revocation.
- *	R3	What begins with "postgresql " is the note of an instance.  Its words
- *		are in any order, separated by one or more spaces, and each counts
- *		only once.
- *	R4	A word that is unknown or repeated, or has a value that its key cannot
- *		have (no number, too long), does not count, but is kept in "others",
- *		from which it is written again; bytes that do not print are encoded.
- *		Words for which "others" has no room are left out.
- *	R5	A % that two hexadecimal digits do not follow stands for itself.
- *		Bytes that do not print, or are not UTF-8, are read as \xNN, encoded
- *		or not, so that what is read can be shown.
- *	R6	Any other data are another client's.  It may be retained if they end
+ *	N2	No data, empty data, or a length of -1 are no note.
+ *	N3	Exactly "__REVOKE__" is a revocation.
+ *	N4	What begins with "postgresql " is the note of an instance.
+ *	N5	A word that does not count is kept in "others", from which it is
+ *		written again; bytes that do not print are encoded.  Words for which
+ *		"others" has no room are left out.
+ *	N6	Any other data are another client's.  It may be retained if they end
  *		in " retain=yes", which any client may write.
  *
  * A reader that knows no word takes what begins with "postgresql " for an
- * instance's note, and what ends in " retain=yes" for retained; by W1 both
+ * instance's note, and what ends in " retain=yes" for retained; by N1 both
  * hold.
- *
- * The number of permits that the users of a semaphore have agreed on is not a
- * note.  It is the data of their contenders' directory, and is compared as a
- * whole; see permit.c.
  *
  * Copyright (c) 2026, zklock developers
  *

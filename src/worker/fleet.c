@@ -23,36 +23,8 @@
  * one.  It is written again when its data have changed, and moves with
  * zklock.root.  Nothing is watched, and no lock waits for any of this.  What
  * ZooKeeper refuses is logged, and retried after a reload or in the next
- * session.
- *
- *	IDLE		dirty, connected: we are below another root -> LEAVING: delete
- *				  that
- *				dirty, connected -> READING: get %clusters
- *				joined; connected again, or something has changed -> WRITING
- *	LEAVING		any answer -> IDLE, dirty
- *	READING		ok: has an identity; refused: no identity
- *				  -> ASKING: get its ACL; if all is to be open -> ENTERING
- *				no node -> MAKING: create it, with its parents
- *	MAKING		ok -> READING
- *	ASKING		open, or our credentials change -> CLOSING: set it
- *				any other answer -> ENTERING: create our znode
- *	CLOSING		refused: it belongs to others; log that
- *				our credentials change -> ROOT_ASKING: get the root's
- *				they do not -> ENTERING
- *	ROOT_ASKING	it is to change with them -> ROOT_CLOSING: set it
- *				any other answer -> ENTERING
- *	ROOT_CLOSING	any answer -> ENTERING
- *	ENTERING	ok -> IDLE, joined
- *				refused: it may be there -> OWNING: set its ACL; if that is to
- *				  be open, as OWNING's end
- *				no node: %clusters has gone -> MAKING
- *	OWNING		any answer -> WRITING: set its data
- *	WRITING		ok -> IDLE, joined
- *				joined, no node: it is made again, and the write of that ends
- *				  the session: see member_mark() -> IDLE, dirty
- *	any			unknown -> IDLE, dirty; of a write when joined, to be repeated
- *				refused, or no node, and not as above: log that -> IDLE
- *				the session ends -> IDLE, dirty
+ * session.  One request is out at a time (FleetStep); each step is skipped
+ * that is not needed.  An answer that is lost begins all of it again.
  *
  * ZooKeeper may be restored from an older copy in which our session is alive:
  * then it has what we have released since, and lacks what we have acquired.
@@ -60,8 +32,9 @@
  * written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
  * more than that can be missed.  If ZooKeeper was restored, the session is
- * ended.  The first write in a fleet with another identity proves nothing:
- * zklock.servers names another ensemble, or zklock.root has changed.
+ * ended; so it is if our znode is missing and made again.  The first write in
+ * a fleet with another identity proves nothing: zklock.servers names another
+ * ensemble, or zklock.root has changed.
  *
  * The path of our znode does not count in contender.c; it is one, within the
  * room for what does not count.
@@ -96,38 +69,53 @@
 /* The most writes of our znode in a session timeout. */
 #define MARKS_PER_TIMEOUT	10
 
-/* The znode of an operation. */
-typedef enum FleetNode
+/* The request that is out, in their order. */
+typedef enum FleetStep
 {
-	NODE_ROOT,
-	NODE_DIR,					/* %clusters */
-	NODE_OURS					/* our znode in it */
-} FleetNode;
+	STEP_NONE,
+	STEP_LEAVE,					/* delete our znode below another root */
+	STEP_READ,					/* get %clusters: the identity */
+	STEP_MAKE,					/* create it, with its parents; and read it */
+	STEP_ASK,					/* get its ACL, unless all is to be open */
+	STEP_CLOSE,					/* set that, if it is open or changes with our
+								 * credentials */
+	STEP_ASK_ROOT,				/* get the root's, if it may do so */
+	STEP_CLOSE_ROOT,			/* set that */
+	STEP_ENTER,					/* create our znode */
+	STEP_OWN,					/* it may be there: set its ACL */
+	STEP_WRITE					/* set its data */
+} FleetStep;
 
-typedef enum FleetState
+/* What each requests: of the root, of %clusters, or of our znode in it. */
+static const struct
 {
-	FLEET_IDLE,
-	FLEET_LEAVING,
-	FLEET_READING,
-	FLEET_MAKING,
-	FLEET_ASKING,
-	FLEET_CLOSING,
-	FLEET_ROOT_ASKING,
-	FLEET_ROOT_CLOSING,
-	FLEET_ENTERING,
-	FLEET_OWNING,
-	FLEET_WRITING
-} FleetState;
+	RequestKind kind;
+	const char *path;			/* below the root */
+	bool		ours;
+}			requests[] =
+
+{
+	[STEP_LEAVE] = {REQUEST_DELETE, "/" MEMBER_DIR, true},
+	[STEP_READ] = {REQUEST_GET, "/" MEMBER_DIR, false},
+	[STEP_MAKE] = {REQUEST_MKDIRS, "/" MEMBER_DIR, false},
+	[STEP_ASK] = {REQUEST_GET_ACL, "/" MEMBER_DIR, false},
+	[STEP_CLOSE] = {REQUEST_SET_ACL, "/" MEMBER_DIR, false},
+	[STEP_ASK_ROOT] = {REQUEST_GET_ACL, "", false},
+	[STEP_CLOSE_ROOT] = {REQUEST_SET_ACL, "", false},
+	[STEP_ENTER] = {REQUEST_CREATE, "/" MEMBER_DIR, true},
+	[STEP_OWN] = {REQUEST_SET_ACL, "/" MEMBER_DIR, true},
+	[STEP_WRITE] = {REQUEST_SET, "/" MEMBER_DIR, true}
+};
 
 static struct
 {
-	FleetState	state;
+	FleetStep	step;
 	bool		dirty;			/* our znode may be missing or outdated */
 	bool		joined;			/* it exists, with "data" */
 	bool		standby;		/* "data" say so */
 	bool		unmarked;		/* it is to be written as it is, */
 	int64		mark_at_ms;		/* but not before this zk_now_ms() */
-	int			made;			/* how often MAKING was tried */
+	int			made;			/* how often STEP_MAKE was tried */
 	int			error;			/* of the create that was refused */
 	int			logged_error;	/* the last refusal that was logged, or 0 */
 	bool		open_logged;	/* it was logged that %clusters belongs to
@@ -138,20 +126,6 @@ static struct
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
 }			fleet;
-
-static void
-publish_identity(const char *id)
-{
-	strlcpy(fleet.info.id, id, sizeof(fleet.info.id));
-	session_write_fleet(&fleet.info);
-}
-
-static void
-publish_root(const char *root)
-{
-	strlcpy(fleet.info.root, root, sizeof(fleet.info.root));
-	session_write_fleet(&fleet.info);
-}
 
 /* The next worker no longer presents the former credentials. */
 void
@@ -215,58 +189,34 @@ fleet_check(void)
 void
 fleet_end_session(void)
 {
-	fleet.state = FLEET_IDLE;
+	fleet.step = STEP_NONE;
 	fleet.dirty = true;
 	fleet.joined = false;
 	memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
-	fleet.info.node[0] = '\0';
-	publish_identity("");
-	publish_root("");
+	fleet.info.node[0] = fleet.info.id[0] = fleet.info.root[0] = '\0';
+	session_write_fleet(&fleet.info);
 }
 
 static void
-submit(FleetState state, Request *op, FleetNode node)
+take_step(FleetStep step)
 {
 	char		path[ZNODE_PATH_SIZE];
+	Request		op = {.kind = requests[step].kind,.path = path};
 
-	snprintf(path, sizeof(path), "%s%s", fleet.info.root,
-			 node == NODE_ROOT ? "" : "/" MEMBER_DIR);
-	if (node == NODE_OURS)
-		op->node = fleet.info.node;
-	if (op->exact)
-		op->group = ++fleet.last_group == 0 ?
+	snprintf(path, sizeof(path), "%s%s", fleet.info.root, requests[step].path);
+	if (requests[step].ours)
+		op.node = fleet.info.node;
+	op.persistent = step == STEP_MAKE || step == STEP_CLOSE;
+	if (step == STEP_ENTER || step == STEP_WRITE)
+		op.data = fleet.data;
+	if (step == STEP_ENTER)
+	{
+		op.exact = true;
+		op.group = ++fleet.last_group == 0 ?
 			++fleet.last_group : fleet.last_group;
-	fleet.state = state;
-	op->path = path;
-	session_submit(fleet.owner, op);
-}
-
-static void
-read_identity(void)
-{
-	Request		op = {.kind = REQUEST_GET};
-
-	submit(FLEET_READING, &op, NODE_DIR);
-}
-
-static void
-get_access(FleetState state, FleetNode node)
-{
-	Request		op = {.kind = REQUEST_GET_ACL};
-
-	submit(state, &op, node);
-}
-
-/* Set an ACL: that of %clusters lets all others read. */
-static void
-restrict_access(FleetState state, FleetNode node)
-{
-	Request		op = {
-		.kind = REQUEST_SET_ACL,
-		.persistent = node == NODE_DIR
-	};
-
-	submit(state, &op, node);
+	}
+	fleet.step = step;
+	session_submit(fleet.owner, &op);
 }
 
 /* Must ACLs change because our credentials do? */
@@ -280,37 +230,21 @@ credentials_change(void)
 static void
 enter(void)
 {
-	Request		op = {
-		.kind = REQUEST_CREATE,
-		.data = fleet.data,
-		.exact = true
-	};
-
 	if (fleet.info.dropped)
 	{
 		fleet.info.dropped = fleet.info.root_set = false;
 		session_write_fleet(&fleet.info);
 	}
-	submit(FLEET_ENTERING, &op, NODE_OURS);
-}
-
-/* Our znode is there, with our data. */
-static void
-set_joined(void)
-{
-	fleet.joined = true;
-	fleet.logged_error = 0;
-	fleet.state = FLEET_IDLE;
+	take_step(STEP_ENTER);
 }
 
 /* ZooKeeper refuses; that affects no lock, except if the chroot is missing. */
 static void
-give_up(int error)
+give_up(FleetStep step, int error)
 {
-	bool		no_chroot = fleet.state == FLEET_MAKING &&
+	bool		no_chroot = step == STEP_MAKE &&
 	session_error_is_no_node(error) && *status_chroot() != '\0';
 
-	fleet.state = FLEET_IDLE;
 	if (error == fleet.logged_error)
 		return;
 	fleet.logged_error = error;
@@ -324,43 +258,7 @@ give_up(int error)
 			 errdetail("zk_fleet() does not show this server; locks do not depend on that.")));
 }
 
-static void
-make(int error)
-{
-	Request		op = {.kind = REQUEST_MKDIRS,.persistent = true};
-
-	if (fleet.made++ == MAX_MADE)
-		give_up(error);
-	else
-		submit(FLEET_MAKING, &op, NODE_DIR);
-}
-
-/* The stat of %clusters has been read with its data, or not. */
-static void
-on_identity(const RequestAnswer *in)
-{
-	char		id[MEMBER_FLEET_SIZE] = "";
-
-	if (in->result == REQUEST_OK)
-		member_fleet(in->czxid, in->ctime, id);
-	publish_identity(id);
-	if (zklock_acl == ZK_ACL_CREATOR)
-		get_access(FLEET_ASKING, NODE_DIR);
-	else
-		enter();
-}
-
-/* The ACL of %clusters has been read, or not. */
-static void
-on_access(const RequestAnswer *in)
-{
-	if (in->acl_open || credentials_change())
-		restrict_access(FLEET_CLOSING, NODE_DIR);
-	else
-		enter();
-}
-
-/* The ACL of %clusters has been set, or not. */
+/* The ACL of %clusters has been set, or not: the same of the root? */
 static void
 on_closed(const RequestAnswer *in)
 {
@@ -372,20 +270,19 @@ on_closed(const RequestAnswer *in)
 				 errdetail("It belongs to other credentials than those of this server.")));
 	fleet.open_logged = in->result == REQUEST_REFUSED;
 	if (credentials_change())
-		get_access(FLEET_ROOT_ASKING, NODE_ROOT);
+		take_step(STEP_ASK_ROOT);
 	else
 		enter();
 }
 
 /*
- * The root's ACL has been read, or set.  An ACL with several owners is an
+ * The root's ACL has been read, or set.  One with several owners is an
  * administrator's, unless we have set it before.
  */
 static void
-on_root(const RequestAnswer *in)
+on_root(FleetStep step, const RequestAnswer *in)
 {
-	if (fleet.state == FLEET_ROOT_CLOSING ||
-		in->acl_open || in->acl_count == 0 ||
+	if (step == STEP_CLOSE_ROOT || in->acl_open || in->acl_count == 0 ||
 		!(fleet.info.root_set || (in->acl_count == 1 && auths_are_several())))
 	{
 		enter();
@@ -393,18 +290,7 @@ on_root(const RequestAnswer *in)
 	}
 	fleet.info.root_set = true;
 	session_write_fleet(&fleet.info);
-	restrict_access(FLEET_ROOT_CLOSING, NODE_ROOT);
-}
-
-/* Set the data of our znode, which exists, after all acknowledged changes. */
-static void
-write_member(void)
-{
-	Request		set = {.kind = REQUEST_SET,.data = fleet.data};
-
-	fleet.unmarked = false;
-	fleet.mark_at_ms = zk_now_ms() + status()->timeout / MARKS_PER_TIMEOUT;
-	submit(FLEET_WRITING, &set, NODE_OURS);
+	take_step(STEP_CLOSE_ROOT);
 }
 
 /*
@@ -424,105 +310,116 @@ note_mark(const RequestAnswer *in)
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 
-/* The answer to the write; returns as note_mark(). */
-static bool
-on_written(const RequestAnswer *in)
-{
-	if (in->result == REQUEST_OK)
-	{
-		set_joined();
-		return note_mark(in);
-	}
-	if (in->result == REQUEST_NO_NODE && fleet.joined)
-	{
-		fleet.state = FLEET_IDLE;
-		fleet.dirty = fleet.unmarked = true;
-	}
-	else
-		give_up(in->result == REQUEST_NO_NODE ? fleet.error : in->error);
-	return true;
-}
-
+/* Set the data of our znode, which exists, after all acknowledged changes. */
 static void
-on_entered(const RequestAnswer *in)
+write_member(void)
 {
-	fleet.error = in->error;
-	if (in->result == REQUEST_OK)
-		set_joined();
-	else if (in->result == REQUEST_NO_NODE)
-		make(in->error);
-	else if (zklock_acl == ZK_ACL_CREATOR)
-		restrict_access(FLEET_OWNING, NODE_OURS);
-	else
-		write_member();
+	fleet.unmarked = false;
+	fleet.mark_at_ms = zk_now_ms() + status()->timeout / MARKS_PER_TIMEOUT;
+	take_step(STEP_WRITE);
 }
 
-/*
- * Handle an answer.  Returns false if it proves that ZooKeeper was restored
- * from an older copy.
- */
-static bool
-take_answer(const RequestAnswer *in)
+/* Our znode was found missing, or has been created, or written. */
+static void
+on_member(FleetStep step, const RequestAnswer *in)
 {
-	if (in->result == REQUEST_UNKNOWN)
+	if (in->result == REQUEST_OK)
 	{
-		if (fleet.joined)
-			fleet.unmarked = true;
+		fleet.joined = true;
+		fleet.logged_error = 0;
+		if (step == STEP_WRITE && !note_mark(in))
+			fleet.restored();
+	}
+	else if (step == STEP_ENTER)
+	{
+		fleet.error = in->error;
+		if (zklock_acl == ZK_ACL_CREATOR)
+			take_step(STEP_OWN);
 		else
-			fleet.dirty = true;
-		fleet.state = FLEET_IDLE;
-		return true;
-	}
-	switch (fleet.state)
-	{
-		case FLEET_IDLE:
-			break;
-		case FLEET_LEAVING:
-			fleet.info.root_set = false;
-			memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
-			publish_root("");
-			fleet.state = FLEET_IDLE;
-			fleet.dirty = true;
-			break;
-		case FLEET_READING:
-			if (in->result == REQUEST_NO_NODE)
-				make(in->error);
-			else
-				on_identity(in);
-			break;
-		case FLEET_MAKING:
-			if (in->result == REQUEST_OK)
-				read_identity();
-			else
-				give_up(in->error);
-			break;
-		case FLEET_ASKING:
-			on_access(in);
-			break;
-		case FLEET_CLOSING:
-			on_closed(in);
-			break;
-		case FLEET_ROOT_ASKING:
-		case FLEET_ROOT_CLOSING:
-			on_root(in);
-			break;
-		case FLEET_ENTERING:
-			on_entered(in);
-			break;
-		case FLEET_OWNING:
 			write_member();
-			break;
-		case FLEET_WRITING:
-			return on_written(in);
 	}
-	return true;
+	else if (in->result == REQUEST_NO_NODE && fleet.joined)
+		fleet.dirty = fleet.unmarked = true;
+	else
+		give_up(step, in->result == REQUEST_NO_NODE ? fleet.error : in->error);
+}
+
+/* The stat of %clusters has been read with its data, or not. */
+static void
+on_identity(const RequestAnswer *in)
+{
+	fleet.info.id[0] = '\0';
+	if (in->result == REQUEST_OK)
+		member_fleet(in->czxid, in->ctime, fleet.info.id);
+	session_write_fleet(&fleet.info);
+	if (zklock_acl == ZK_ACL_CREATOR)
+		take_step(STEP_ASK);
+	else
+		enter();
 }
 
 static void
 on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
-	if (!take_answer(in))
-		fleet.restored();
+	FleetStep	step = fleet.step;
+
+	fleet.step = STEP_NONE;
+	if (in->result == REQUEST_UNKNOWN)
+	{
+		/* of a write when joined, repeat that */
+		*(fleet.joined ? &fleet.unmarked : &fleet.dirty) = true;
+		return;
+	}
+	if (in->result == REQUEST_NO_NODE &&
+		(step == STEP_READ || step == STEP_ENTER))
+	{
+		if (fleet.made++ == MAX_MADE)
+			give_up(step, in->error);
+		else
+			take_step(STEP_MAKE);
+		return;
+	}
+	switch (step)
+	{
+		case STEP_NONE:
+			break;
+		case STEP_LEAVE:
+			fleet.info.root_set = false;
+			memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
+			fleet.info.root[0] = '\0';
+			session_write_fleet(&fleet.info);
+			fleet.dirty = true;
+			break;
+		case STEP_READ:
+			on_identity(in);
+			break;
+		case STEP_MAKE:
+			if (in->result == REQUEST_OK)
+				take_step(STEP_READ);
+			else
+				give_up(step, in->error);
+			break;
+		case STEP_ASK:
+			if (in->acl_open || credentials_change())
+				take_step(STEP_CLOSE);
+			else
+				enter();
+			break;
+		case STEP_CLOSE:
+			on_closed(in);
+			break;
+		case STEP_ASK_ROOT:
+		case STEP_CLOSE_ROOT:
+			on_root(step, in);
+			break;
+		case STEP_OWN:
+			write_member();
+			break;
+		case STEP_ENTER:
+		case STEP_WRITE:
+			on_member(step, in);
+			break;
+	}
 }
 
 /*
@@ -568,19 +465,18 @@ bool
 fleet_is_settled(void)
 {
 	check_promotion();
-	return (fleet.state == FLEET_WRITING && fleet.joined) ||
-		(fleet.state == FLEET_IDLE && (!fleet.dirty || is_barred()));
+	return (fleet.step == STEP_WRITE && fleet.joined) ||
+		(fleet.step == STEP_NONE && (!fleet.dirty || is_barred()));
 }
 
 /* Begin what is to be done, if there is a connection. */
 void
 fleet_run(void)
 {
-	Request		op = {.kind = REQUEST_DELETE};
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	wake_set(WAKE_FLEET, 0);
-	if (!status_is_connected() || fleet.state != FLEET_IDLE)
+	if (!status_is_connected() || fleet.step != STEP_NONE)
 		return;
 	check_promotion();
 	fleet.unmarked |= session_take_changes();
@@ -606,10 +502,12 @@ fleet_run(void)
 	if (fleet.info.root[0] != '\0' &&
 		strcmp(fleet.info.root, zklock_root) != 0)
 	{
-		publish_identity("");
-		submit(FLEET_LEAVING, &op, NODE_OURS);
+		fleet.info.id[0] = '\0';
+		session_write_fleet(&fleet.info);
+		take_step(STEP_LEAVE);
 		return;
 	}
-	publish_root(zklock_root);
-	read_identity();
+	strlcpy(fleet.info.root, zklock_root, sizeof(fleet.info.root));
+	session_write_fleet(&fleet.info);
+	take_step(STEP_READ);
 }

@@ -9,6 +9,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 use ZkCluster;
 use ZkProxy;
 use ZkSession;
@@ -230,4 +231,217 @@ poll_until(sub { !$foreign->exists($room) }, 'the directory to be removed');
 pass('the directory that is not needed any more goes');
 
 undef $foreign;
+
+retire($a, $b);
+
+#
+# Deadlocks of two instances, the victim in either, in zk_deadlocks of both; and no
+# deadlock is looked for with zklock.deadlock_check off: what was published is taken
+# back.  The search goes on when the session has ended.
+#
+
+{
+	my $client = $zk->client;
+	my $a = zk_cluster('a', $zk, 'deadlock_timeout' => '200ms');
+	my $b = zk_cluster('b', $zk, 'deadlock_timeout' => '200ms');
+
+	# The members of the latest deadlock, as a knows it.
+	my sub members_are
+	{
+		my ($expected, $name) = @_;
+
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		is($a->safe_psql('postgres', q{
+			SELECT string_agg(format('%s waits for %s, victim: %s, local: %s',
+									 cluster_name, d.name, victim, local), E'\n' ORDER BY cluster_name)
+			  FROM zk_deadlocks d WHERE id = (SELECT max(id) FROM zk_deadlocks)}),
+			$expected, $name);
+		return;
+	}
+
+	my sub check
+	{
+		my ($value) = @_;
+
+		for my $node ($a, $b)
+		{
+			$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.deadlock_check = $value");
+			$node->reload;
+			$node->poll_query_until('postgres', 'SHOW zklock.deadlock_check', $value);
+		}
+		return;
+	}
+
+	my $second = ZkSession->new($a);
+	my $third = ZkSession->new($b);
+	$second->run_ok("BEGIN; SELECT zk_lock('x')");
+	$third->run_ok("BEGIN; SELECT zk_lock('y')");
+	$second->send("SELECT zk_lock('y')");
+	$second->wait_waiting(2);
+	$third->send("SELECT zk_lock('x')");
+	is($third->result->{sqlstate}, '40P01', 'a deadlock is found');
+	is($second->result->{message}, undef, 'the other one goes on');
+	members_are("a waits for y, victim: f, local: t\nb waits for x, victim: t, local: f",
+		'zk_deadlocks has both members');
+	$_->run('ROLLBACK') for ($second, $third);
+
+	# Now the victim is of the other instance.
+	$third->run_ok("BEGIN; SELECT zk_lock('y')");
+	$second->run_ok("BEGIN; SELECT zk_lock('x')");
+	$third->send("SELECT zk_lock('x')");
+	$third->wait_waiting(2);
+	$second->send("SELECT zk_lock('y')");
+	is($second->result->{sqlstate}, '40P01', 'its act goes through, too');
+	is($third->result->{message}, undef, 'the other one goes on again');
+	members_are("a waits for y, victim: t, local: t\nb waits for x, victim: f, local: f",
+		'... and of the next deadlock');
+	$_->run('ROLLBACK') for ($second, $third);
+
+	# A wait that keeps others, and no deadlock: its edge comes and goes.
+	my $fourth = ZkSession->new($b);
+	$third->run_ok("BEGIN; SELECT zk_lock('y')");
+	$second->run_ok("BEGIN; SELECT zk_lock('x')");
+	$fourth->send("SELECT zk_lock('x')");
+	$fourth->wait_waiting(2);
+	$second->send("SELECT zk_lock('y')");
+	poll_until(sub { told($zk, 'keep', 'x') }, 'the wait to be published');
+	pass('the wait is published');
+	check('off');
+	poll_until(sub { !told($zk, 'keep', 'x') }, 'the wait to be taken back');
+	pass('it is taken back when the check is off');
+	$third->send("SELECT zk_lock('x')");
+	$third->wait_waiting(1);
+	check('on');
+
+	# third's wait would be taken over by fourth's, if that failed
+	is($second->result->{sqlstate}, '40P01', 'the deadlock is found when the check is on again');
+	$second->run('ROLLBACK');
+	is($_->result->{message}, undef, 'others go on') for ($fourth, $third);
+	$third->run('ROLLBACK');
+
+	# The session ends while a wait is published: the holder has lost its lock, and the
+	# next deadlock is found in the next session.
+	$third->run_ok("BEGIN; SELECT zk_lock('y')");
+	$second->run_ok("BEGIN; SELECT zk_lock('x')");
+	$fourth->send("SELECT zk_lock('x')");
+	$fourth->wait_waiting(2);
+	$second->send("SELECT zk_lock('y')");
+	poll_until(sub { told($zk, 'keep', 'x') }, 'the wait to be published again');
+	lose_session($a, $client);
+	is($fourth->result->{message}, undef, 'who waited for the lost lock has it');
+	$fourth->run('ROLLBACK');
+	$second->result;
+	$second->run('ROLLBACK');
+	$second->run_ok("BEGIN; SELECT zk_lock('x')");
+	$second->send("SELECT zk_lock('y')");
+	$second->wait_waiting(2);
+	$third->send("SELECT zk_lock('x')");
+	is($second->result->{sqlstate}, '40P01', 'a deadlock is found in the next session');
+	is($third->result->{message}, undef, 'the other one goes on once more');
+	members_are("a waits for y, victim: t, local: t\nb waits for x, victim: f, local: f",
+		'... by both instances');
+	$_->run('ROLLBACK') for ($second, $third);
+	$_->quit for ($third, $fourth, $second);
+
+	retire($a, $b);
+}
+
+#
+# Many edges: a session that holds many locks which others want waits for one
+# more.  All of that is told, other sessions are served meanwhile, and a deadlock by
+# way of the lock that was taken last ends.
+#
+# The worker's CPU, the longest call of another session and how long the deadlock
+# lasts are reported.
+# ZKLOCK_TEST_EDGES is the number of locks (default 1150).
+#
+
+{
+	my $edges = $ENV{ZKLOCK_TEST_EDGES} || 1150;
+
+	my $foreign = $zk->client(timeout => 60);
+	my ($a, $b) = zk_clusters(
+		$zk, [qw(a b)],
+		'zklock.session_timeout' => '60s',
+		'deadlock_timeout' => '3s',
+		'log_min_messages' => 'debug2',
+		'log_statement' => 'none');
+	my @names = map { "held.$_" } (1 .. $edges);
+	my @dirs = map { lock_dir($_) } @names;
+	my $worker = worker_of($a);
+
+	# The worker's CPU, in s.
+	my sub cpu
+	{
+		my @fields = split / /, (slurp_file("/proc/$worker/stat") =~ /\) (.*)/)[0];
+
+		return ($fields[11] + $fields[12]) / 100;
+	}
+
+	# A session that takes and releases locks until it is told to stop.
+	$a->safe_psql('postgres', 'CREATE TABLE granted (ms float8); CREATE TABLE stop ()');
+	my $others = q{
+		DO $$
+		DECLARE
+			asked timestamptz;
+		BEGIN
+			FOR i IN 1 .. 1000000 LOOP
+				asked := clock_timestamp();
+				PERFORM zk_lock('other.' || i);
+				INSERT INTO granted SELECT 1000 * extract(epoch FROM clock_timestamp() - asked);
+				COMMIT;
+				EXIT WHEN EXISTS (SELECT FROM stop);
+			END LOOP;
+		END $$};
+
+	# How many of these locks are told to be kept.
+	my sub kept
+	{
+		my $texts = join '', map { $foreign->get("/zklock/%waits/$_")->{data} }
+		  grep { /-\d{10}$/ } eval { $foreign->ls('/zklock/%waits') };
+		my %kept = map { ($_ => 1) } $texts =~ /^keep x (\S+) /mg;
+
+		return scalar grep { $kept{$_} } @dirs;
+	}
+
+	my $holder = ZkSession->new($a);
+	my $waiter = ZkSession->new($b);
+
+	$waiter->run_ok("BEGIN; SELECT zk_lock('wanted')", 'one session holds one lock');
+	$holder->run_ok(
+		"BEGIN; SELECT zk_lock('held.' || i) FROM generate_series(1, $edges) i",
+		'another one holds many');
+	my @behind = $foreign->enqueue_each(\@dirs);
+	is(scalar @behind, $edges, "which others want, $edges in all");
+
+	my $other = ZkSession->new($a);
+	my $cpu = cpu();
+	$other->send($others);
+	$a->poll_query_until('postgres', 'SELECT EXISTS (SELECT FROM granted)');
+	$holder->send("SELECT zk_lock('wanted')");
+	$holder->wait_waiting(2);
+	poll_until(sub { kept() == $edges }, "$edges locks to be published");
+	pass('all are published');
+	$a->safe_psql('postgres', 'INSERT INTO stop DEFAULT VALUES');
+	is($other->result->{message}, undef, 'another session takes locks meanwhile');
+	diag(sprintf '%d edges: %.2f s of CPU, %.2f ms an edge; the longest call of another session: %.0f ms',
+		$edges, cpu() - $cpu, 1000 * (cpu() - $cpu) / $edges, value($a, 'SELECT max(ms) FROM granted'));
+
+	# the next in its queue is to be the session that closes the cycle
+	$foreign->unlock($behind[-1]);
+	my $closed = clock_gettime(CLOCK_MONOTONIC);
+	$waiter->send("SELECT zk_lock('$names[-1]')");
+	poll_until(sub { $holder->done || $waiter->done }, 'the deadlock to end');
+	my $took = clock_gettime(CLOCK_MONOTONIC) - $closed;
+	error_is($waiter->result, { sqlstate => '40P01' }, 'the one that began last fails')
+	  if $waiter->done;
+	diag(sprintf 'the deadlock: %.1f s, %.2f s of CPU', $took, cpu() - $cpu);
+	is($a->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stat')
+		  + $b->safe_psql('postgres', 'SELECT sum(deadlocks) FROM zk_stat'),
+		1, 'one victim');
+	$holder->quit;
+	$waiter->quit;
+	$foreign->unlock($_) for @behind[ 0 .. $#behind - 1 ];
+}
+
 done_testing();

@@ -188,7 +188,7 @@ model_check_recipe(const Recipe *recipe)
 	switch (recipe->state)
 	{
 		case RECIPE_NONE:
-			holds = !has_predecessor(recipe) && recipe->npersistent == 0;
+			holds = !has_predecessor(recipe) && recipe->passed == NULL;
 			break;
 		case RECIPE_ENTERING:
 			holds = is_named(recipe, false) && !recipe->requeued &&

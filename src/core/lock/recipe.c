@@ -35,8 +35,10 @@
  *	- the directory is made again before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: below
  *	  a root that is itself a lock directory, lock directories may end in ten
- *	  digits.  The get that watches a predecessor shows that.  For reports
- *	  that cannot wait for it, names in Curator's form count as contenders.
+ *	  digits.  The get that watches a predecessor shows that; it was the last
+ *	  that could exclude us, so from then on only those ahead of it count.
+ *	  For reports that cannot wait for that get, names in Curator's form count
+ *	  as contenders.
  *
  * src/ownership.md has the proofs that a number alone can prove ownership, and
  * that an owner may requeue in one step.
@@ -283,66 +285,10 @@ forget_predecessor(Recipe *recipe)
 }
 
 static void
-forget_persistent(Recipe *recipe)
+forget_passed(Recipe *recipe)
 {
-	for (int i = 0; i < recipe->npersistent; i++)
-		free(recipe->persistent[i]);
-	free(recipe->persistent);
-	recipe->persistent = NULL;
-	recipe->npersistent = 0;
-}
-
-/*
- * The index of a child among those that are not ephemeral, or where to insert
- * it.
- */
-static int
-persistent_place(const Recipe *recipe, const char *child)
-{
-	int			low = 0;
-	int			high = recipe->npersistent;
-
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-
-		if (strcmp(recipe->persistent[middle], child) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-static bool
-is_persistent(const Recipe *recipe, const char *child)
-{
-	int			place = persistent_place(recipe, child);
-
-	return place < recipe->npersistent &&
-		strcmp(recipe->persistent[place], child) == 0;
-}
-
-/*
- * A child is not ephemeral: do not count it again.  Returns a copy of its
- * name.
- */
-static const char *
-note_persistent(Recipe *recipe, const char *child, RecipeOutput *out)
-{
-	int			place = persistent_place(recipe, child);
-	char	   *name = memory_copy(child);
-	char	  **names = memory_grow(recipe->persistent, recipe->npersistent,
-									sizeof(char *));
-
-	recipe->persistent = names;
-	memmove(&names[place + 1], &names[place],
-			(recipe->npersistent - place) * sizeof(char *));
-	names[place] = name;
-	recipe->npersistent++;
-	out->report |= RECIPE_REPORT_PERSISTENT;
-	out->stranger = name;
-	return name;
+	free(recipe->passed);
+	recipe->passed = NULL;
 }
 
 /*
@@ -360,7 +306,7 @@ end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
 	forget_predecessor(recipe);
 	forget_writer(recipe);
-	forget_persistent(recipe);
+	forget_passed(recipe);
 	recipe->state = RECIPE_NONE;
 	out->report |= report | RECIPE_REPORT_GONE;
 }
@@ -393,7 +339,7 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 	recipe->token = 0;
 	recipe->batch = 0;
 	forget_predecessor(recipe);
-	forget_persistent(recipe);
+	forget_passed(recipe);
 	if (recipe->parents_tried)
 		send_op(out, REQUEST_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -409,6 +355,7 @@ static void
 requeue(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->requeued = true;
+	forget_passed(recipe);
 	if (!ZK_MUTATED(ZK_REQUEUE_KEEPS_TOKEN))
 		recipe->token = 0;
 	recipe->batch = 0;
@@ -660,6 +607,26 @@ may_own(const Recipe *recipe)
 		recipe->blockers < recipe->permits : recipe->blockers == 0;
 }
 
+/* The order of the queue; by name where numbers are equal. */
+static bool
+stands_before(const char *a, int32_t a_sequence, const char *b,
+			  int32_t b_sequence)
+{
+	return znode_before(a_sequence, b_sequence) ||
+		(a_sequence == b_sequence && strcmp(a, b) < 0);
+}
+
+/* Is the child the latest that was no contender, or between it and us? */
+static bool
+is_passed(const Recipe *recipe, const char *child, int32_t sequence)
+{
+	ZnodeContender last;
+
+	return recipe->passed != NULL &&
+		znode_parse_contender(recipe->passed, &last) &&
+		!stands_before(child, sequence, recipe->passed, last.sequence);
+}
+
 /* Our place in the queue, by a list of children. */
 typedef struct QueuePlace
 {
@@ -688,9 +655,8 @@ note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 	if (is_surely_contender(child))
 		recipe->unsure = false;
 	if (place->predecessor == NULL ||
-		znode_before(place->predecessor_sequence, contender->sequence) ||
-		(place->predecessor_sequence == contender->sequence &&
-		 strcmp(place->predecessor, child) < 0))
+		stands_before(place->predecessor, place->predecessor_sequence, child,
+					  contender->sequence))
 	{
 		place->predecessor = child;
 		place->predecessor_sequence = contender->sequence;
@@ -718,7 +684,8 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 		if (out->nops < RECIPE_MAX_ORPHANS)
 			send_op(out, REQUEST_DELETE_ORPHAN, child, 0);
 	}
-	else if (!is_persistent(recipe, child) && is_ahead(recipe, &contender))
+	else if (is_ahead(recipe, &contender) &&
+			 !is_passed(recipe, child, contender.sequence))
 		note_ahead(recipe, place, child, &contender);
 }
 
@@ -834,9 +801,12 @@ on_permits_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 static void
 pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
-	const char *node = note_persistent(recipe, recipe->predecessor, out);
-
-	send_op(out, REQUEST_UNWATCH, node, 0);
+	forget_passed(recipe);
+	recipe->passed = recipe->predecessor;
+	recipe->predecessor = NULL;
+	out->report |= RECIPE_REPORT_PERSISTENT;
+	out->stranger = recipe->passed;
+	send_op(out, REQUEST_UNWATCH, recipe->passed, 0);
 	predecessor_gone(recipe, out);
 }
 
@@ -1108,7 +1078,6 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 			znode_before(recipe->sequence, contender.sequence) &&
 			(readers_too ||
 			 is_writer(contender.shared, contender.sequence)) &&
-			!is_persistent(recipe, child) &&
 			!(in->sibling && znode_has_uuid(child, in->sibling)) &&
 			(first == NULL || znode_before(contender.sequence, first_sequence)))
 		{
@@ -1127,26 +1096,21 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 static bool
 reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
 {
-	const char *writer = NULL;
+	ZnodeContender sibling;
+	ZnodeContender contender;
+	bool		found = false;
 
 	if (recipe->kind != ZNODE_READER || !in->sibling)
 		return false;
-	for (int i = 0; i < in->answer.nchildren; i++)
-		if (znode_has_uuid(in->answer.children[i], in->sibling))
-			writer = in->answer.children[i];
-	for (int i = 0; writer != NULL && i < in->answer.nchildren; i++)
-	{
-		ZnodeContender sibling;
-		ZnodeContender contender;
-
-		if (znode_parse_contender(writer, &sibling) &&
-			znode_parse_contender(in->answer.children[i], &contender) &&
+	for (int i = 0; i < in->answer.nchildren && !found; i++)
+		found = znode_has_uuid(in->answer.children[i], in->sibling) &&
+			znode_parse_contender(in->answer.children[i], &sibling) &&
+			znode_before(recipe->sequence, sibling.sequence);
+	for (int i = 0; i < in->answer.nchildren && found; i++)
+		if (znode_parse_contender(in->answer.children[i], &contender) &&
 			contender.shared &&
-			znode_before(recipe->sequence, sibling.sequence) &&
-			znode_before(sibling.sequence, contender.sequence) &&
-			!is_persistent(recipe, in->answer.children[i]))
+			znode_before(sibling.sequence, contender.sequence))
 			return true;
-	}
 	return false;
 }
 
@@ -1543,7 +1507,7 @@ recipe_free(Recipe *recipe)
 {
 	forget_predecessor(recipe);
 	forget_writer(recipe);
-	forget_persistent(recipe);
+	forget_passed(recipe);
 }
 
 /*
@@ -1824,30 +1788,19 @@ recipe_is_leaving(const Recipe *recipe)
 const char *
 recipe_state_name(RecipeState state)
 {
-	switch (state)
-	{
-		case RECIPE_NONE:
-			return "none";
-		case RECIPE_ENTERING:
-			return "entering";
-		case RECIPE_CANCELING:
-			return "canceling";
-		case RECIPE_SEARCHING:
-			return "searching";
-		case RECIPE_ABANDONING:
-			return "abandoning";
-		case RECIPE_READING:
-			return "reading";
-		case RECIPE_WATCHING:
-			return "watching";
-		case RECIPE_OWNER:
-			return "owner";
-		case RECIPE_REQUEUEING:
-			return "requeueing";
-		case RECIPE_LEAVING:
-			return "leaving";
-		case RECIPE_LATE:
-			return "late";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[RECIPE_NONE] = "none",
+		[RECIPE_ENTERING] = "entering",
+		[RECIPE_CANCELING] = "canceling",
+		[RECIPE_SEARCHING] = "searching",
+		[RECIPE_ABANDONING] = "abandoning",
+		[RECIPE_READING] = "reading",
+		[RECIPE_WATCHING] = "watching",
+		[RECIPE_OWNER] = "owner",
+		[RECIPE_REQUEUEING] = "requeueing",
+		[RECIPE_LEAVING] = "leaving",
+		[RECIPE_LATE] = "late"
+	};
+
+	return (unsigned) state <= RECIPE_LATE ? names[state] : "unknown";
 }

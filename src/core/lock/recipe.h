@@ -173,9 +173,9 @@ typedef struct Recipe
 	char	   *predecessor;	/* the last of the blockers; malloc'd */
 	bool		unsure;			/* WATCHING: not reported as queued, since
 								 * those ahead may be no contenders */
-	char	  **persistent;		/* children that are not ephemeral, sorted;
-								 * malloc'd */
-	int			npersistent;
+	char	   *passed;			/* the latest child ahead that was not
+								 * ephemeral: those from it on do not count;
+								 * malloc'd, or NULL */
 	bool		deleted;		/* LATE: our node is gone, */
 	bool		aside;			/* and others were in the directory */
 	bool		was_late;		/* that has been reported */

@@ -18,6 +18,15 @@
  * finds the previous session in a file (session_file.c), attaches to it and
  * closes it, and only then begins its own.
  *
+ * When the postmaster shuts down, which it notes in its pid file before it
+ * signals any process, the worker goes on until no slot is held, since a
+ * backend may be in the middle of its commit.  Then it takes back what is
+ * owned and idle, under all partition locks at once (slots_retire()), has the
+ * nodes deleted in batches if there are many (may_close_session()), closes the
+ * session and removes the file.  A session without a connection cannot be
+ * closed: then the file stays, as after an immediate shutdown, and the next
+ * start closes it.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION

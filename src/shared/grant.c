@@ -401,7 +401,7 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 		granted = set_granted(slot, &check_at);
 	if (report & RECIPE_REPORT_ALONE)
 	{
-		turn_alone(&slot->turn);
+		turn_alone(&slot->turn, znode_is_shared(slot->contender.kind));
 		wake_readers(slot);
 	}
 	if (report & RECIPE_REPORT_TOKEN)
@@ -435,13 +435,11 @@ slot_set_unwatched(ZkSlot *slot)
  *		Other contenders wait behind ours, or the worker waits to end the
  *		session.
  *
- * "writer": a writer waits behind our readers, and may leave.
- *
  * A slot that is only retained is given up.  Returns whether the slot is in
  * use instead, so that they have to wait.
  */
 bool
-slot_set_contended(ZkSlot *slot, bool writer)
+slot_set_contended(ZkSlot *slot)
 {
 	bool		in_use;
 	bool		was_retained;
@@ -449,7 +447,7 @@ slot_set_contended(ZkSlot *slot, bool writer)
 	slot_lock(slot, LW_EXCLUSIVE);
 	was_retained = slot->turn.idle == TURN_RETAINED;
 	if (!ZK_MUTATED(ZK_CONTENTION_IGNORED) &&
-		turn_contended(&slot->turn, writer, slot->state == ZK_SLOT_IDLE,
+		turn_contended(&slot->turn, slot->state == ZK_SLOT_IDLE,
 					   slot_has_taker(slot), slot->nwanting,
 					   zk_now_us()) == TURN_GIVE_UP)
 	{

@@ -56,7 +56,7 @@ extern bool slot_requeue(ZkSlot *slot, ZkContender *wanted);
 extern void slot_set_retain_ms(ZkSlot *slot, int32 retain_ms);
 extern void slot_set_stuck(ZkSlot *slot);
 extern void slot_set_unwatched(ZkSlot *slot);
-extern bool slot_set_contended(ZkSlot *slot, bool writer);
+extern bool slot_set_contended(ZkSlot *slot);
 extern void slot_read_use(ZkSlot *slot, ZkSlotUse *use);
 extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,

@@ -408,7 +408,7 @@ try_join(ZkProcLock *proc)
 	ZkSlot	   *slot = proc->slot;
 	int64		now = zk_now_us();
 
-	if (turn_is_contended(slot->turn.behind))
+	if (slot->turn.behind == TURN_CONTENDED)
 		return ZK_QUEUED;
 	if (slot->turn.behind == TURN_ALONE ||
 		now - slot->granted_at < handoff_quantum_us())

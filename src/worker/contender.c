@@ -82,10 +82,6 @@
 /* How long a retained owner may take to say whether it needs its lock. */
 #define RETAINED_ANSWER_MS	1000
 
-/* What a step reports of a queue that is watched. */
-#define LISTED \
-	(RECIPE_REPORT_CONTENDED | RECIPE_REPORT_WRITER | RECIPE_REPORT_ALONE)
-
 /*
  * The part of the slots and of the session's room for locks retained by habit.
  */
@@ -861,12 +857,14 @@ note_queue(Contender *contender, unsigned report)
 		contender_set_queued(contender, false);
 		note_owner(contender);
 	}
-	if ((report & LISTED) && contender->awaited)
+	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
+		contender->awaited)
 	{
 		contender->awaited = false;
 		wake_set(WAKE_SCAN, zk_now_ms());
 	}
-	if ((report & LISTED) && contender->recipe->kind == ZNODE_READER)
+	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
+		contender->recipe->kind == ZNODE_READER)
 		contender_set_queued(contender, contender->recipe->writer != NULL);
 	if (contender->recipe->others && !contender->permit)
 		habits_of_others(contender->directory, contender->recipe->kind);
@@ -1022,11 +1020,8 @@ set_in_use(Contender *contender, RecipeOutput *out)
 {
 	RecipeInput input = {.event = RECIPE_SET_IN_USE};
 
-	bool		writer = (out->report & RECIPE_REPORT_WRITER) != 0;
-
-	if (!(out->report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_WRITER)) ||
-		!slot_set_contended(contender->slot, writer) ||
-		!contender->recipe->retain)
+	if (!(out->report & RECIPE_REPORT_CONTENDED) ||
+		!slot_set_contended(contender->slot) || !contender->recipe->retain)
 		return false;
 	take_step(contender, &input, out);
 	return true;

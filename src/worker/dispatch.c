@@ -201,7 +201,7 @@ contenders_drain(void)
 	Contender **list = contenders_list(&n);
 
 	for (int i = 0; i < n; i++)
-		(void) slot_set_contended(list[i]->slot, false);
+		(void) slot_set_contended(list[i]->slot);
 	pfree(list);
 }
 

@@ -575,7 +575,7 @@ add_hold(const ZkHold *hold)
 	if (scan.nends == 0 || hold->behind == TURN_ALONE ||
 		!is_of_contender(contender, &hold->contender) || !contender_owns(contender))
 		return;
-	if (!turn_is_contended(hold->behind))
+	if (hold->behind != TURN_CONTENDED)
 	{
 		scan.result->unknown = lappend(scan.result->unknown, contender);
 		return;

@@ -2580,9 +2580,9 @@ test_watch_queue(void **state)
 		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_REPORT_ALONE},
 		{ZNODE_READER, 5, {R(0000000004), R(0000000006), R(0000000007)},
 		RECIPE_REPORT_ALONE},
-		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_REPORT_WRITER},
+		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {R(0000000006), R(0000000007), W(0000000008)},
-		RECIPE_REPORT_WRITER},
+		RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5,
 			{"77777777777777777777777777777777__rlock__0000000006"},
 		RECIPE_REPORT_ALONE},
@@ -2591,8 +2591,8 @@ test_watch_queue(void **state)
 		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_REPORT_ALONE},
-		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_WRITER},
-		{ZNODE_READER, 5, {W(-2147483648)}, RECIPE_REPORT_WRITER}
+		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_READER, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED}
 	};
 
 	(void) state;
@@ -2685,7 +2685,7 @@ test_watch_queue_goes_on(void **state)
 	give(&recipe, IN_STALE_ALONE, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	give_children(&recipe, children, 4, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	assert_int_equal(out.nops, 0);
 	assert_string_equal(recipe.writer, children[3]);
 	assert_true(recipe.retain); /* it is for the worker to tell */
@@ -2809,11 +2809,11 @@ test_watch_queue_and_sibling(void **state)
 	}			lists[] =
 	{
 		{true, writers, 2, RECIPE_REPORT_ALONE, NULL},
-		{false, writers, 2, RECIPE_REPORT_WRITER, W(0000000006)},
+		{false, writers, 2, RECIPE_REPORT_CONTENDED, W(0000000006)},
 		{true, writers, 2, RECIPE_REPORT_ALONE, NULL},
-		{true, writers, 3, RECIPE_REPORT_WRITER, LATER},
+		{true, writers, 3, RECIPE_REPORT_CONTENDED, LATER},
 		{true, ahead, 3, RECIPE_REPORT_ALONE, NULL},
-		{true, behind, 3, RECIPE_REPORT_WRITER, NULL}
+		{true, behind, 3, RECIPE_REPORT_CONTENDED, NULL}
 	};
 	Recipe		recipe;
 	RecipeOutput out;

@@ -71,9 +71,6 @@ kind_of(bool shared)
 	return shared ? ZNODE_READER : ZNODE_MUTEX;
 }
 
-/* Others are behind an owner that watches the queue. */
-#define OTHERS	(RECIPE_REPORT_CONTENDED | RECIPE_REPORT_WRITER)
-
 typedef struct Client
 {
 	Recipe		recipe;
@@ -719,7 +716,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
-	if (out->report & (RECIPE_REPORT_ALONE | OTHERS))
+	if (out->report & (RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED))
 	{
 		model_check(client->owner && client->watches_queue,
 			  "only an owner that watches the queue is told who is behind");
@@ -729,8 +726,6 @@ take_owner_news(Client *client, const RecipeOutput *out)
 		model_check(recipe->queue_watch == 0 || client->alone ||
 					recipe->kind == ZNODE_READER,
 					"a contended writer does not");
-		model_check(!(out->report & RECIPE_REPORT_WRITER) ||
-					recipe->queue_watch != 0, "only readers have a writer");
 		model_check(client->alone || recipe->queue_watch == 0 ||
 					recipe->writer != NULL, "readers know who keeps others");
 		client->contended = !client->alone ||
@@ -877,7 +872,7 @@ take_output(Client *client, const RecipeOutput *out)
 		model_submit(&client->session, 0, false, MODEL_NAME, &op);
 	}
 	check_rules();
-	if (out->report & OTHERS)
+	if (out->report & RECIPE_REPORT_CONTENDED)
 	{
 		answer_contended(client);
 		client->report = out->report;
@@ -1023,19 +1018,18 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 		}
 		for (int i = 0; i < entry->nchildren; i++)
 			if (stands_behind(&model->nodes[entry->children[i]], recipe))
-				report = recipe->kind == ZNODE_READER ?
-					RECIPE_REPORT_WRITER : RECIPE_REPORT_CONTENDED;
+				report = RECIPE_REPORT_CONTENDED;
 	}
 	step(client, in);
 	/* one that is not ephemeral may be taken for somebody */
 	if (report == RECIPE_REPORT_ALONE && scene->strangers)
-		report = client->report & OTHERS ? client->report & OTHERS :
-			RECIPE_REPORT_ALONE;
+		report = client->report & RECIPE_REPORT_CONTENDED ?
+			RECIPE_REPORT_CONTENDED : RECIPE_REPORT_ALONE;
 	model_check(client->report == report,
 				"who watches the queue is told who is behind");
 	if (report == RECIPE_REPORT_ALONE)
 		tally.alone++;
-	else if (report & OTHERS)
+	else if (report == RECIPE_REPORT_CONTENDED)
 		tally.contended++;
 }
 

@@ -39,8 +39,7 @@ typedef struct Story
 } Story;
 
 static const TurnBehind all_behind[] = {
-	TURN_UNKNOWN, TURN_TO_ASK, TURN_ASKED, TURN_ALONE, TURN_WRITER,
-	TURN_CONTENDED
+	TURN_UNKNOWN, TURN_TO_ASK, TURN_ASKED, TURN_ALONE, TURN_CONTENDED
 };
 
 #define NBEHIND		((int) (sizeof(all_behind) / sizeof(all_behind[0])))
@@ -91,7 +90,7 @@ begun(Story story)
 	TurnInput	in = drop_at(DROPPED_AT);
 
 	/* one line of the table does not depend on another */
-	in.readers = !turn_is_contended(story.behind);
+	in.readers = story.behind != TURN_CONTENDED;
 	assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
 	assert_int_equal(turn.start, DROPPED_AT);
 	assert_int_equal(turn.due, 2);
@@ -174,7 +173,7 @@ b3_the_first_handoff_asks(void **state)
 		assert_int_equal(turn.behind, behind);
 		turn = granted((Story) {.behind = behind});
 		in.readers = true;
-		assert_int_equal(turn_dropped(&turn, &in), turn_is_contended(behind) ?
+		assert_int_equal(turn_dropped(&turn, &in), behind == TURN_CONTENDED ?
 						 TURN_GIVE_UP : TURN_HAND_ON);
 		assert_int_equal(turn.behind, behind);
 	}
@@ -214,10 +213,12 @@ b5_alone_unless_contended(void **state)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		turn_alone(&turn);
+		turn_alone(&turn, false);
 		assert_int_equal(turn.behind, all_behind[i] == TURN_CONTENDED ?
 						 TURN_CONTENDED : TURN_ALONE);
 		assert_false(turn_take_ask(&turn));
+		turn_alone(&turn, true);
+		assert_int_equal(turn.behind, TURN_ALONE);
 	}
 }
 
@@ -243,10 +244,7 @@ b7_contended_whatever_was_known(void **state)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		(void) turn_contended(&turn, true, false, false, 0, DROPPED_AT);
-		assert_int_equal(turn.behind, all_behind[i] == TURN_CONTENDED ?
-						 TURN_CONTENDED : TURN_WRITER);
-		(void) turn_contended(&turn, false, false, false, 0, DROPPED_AT);
+		(void) turn_contended(&turn, false, false, 0, DROPPED_AT);
 		assert_int_equal(turn.behind, TURN_CONTENDED);
 	}
 }
@@ -369,7 +367,7 @@ t3_others_begin_it_anew(void **state)
 											  .queued = queued});
 			bool		anew = all_behind[i] == TURN_ALONE && !queued;
 
-			assert_int_equal(turn_contended(&turn, false, false, true, 5,
+			assert_int_equal(turn_contended(&turn, false, true, 5,
 											DROPPED_AT + 7), TURN_KEEP);
 			assert_int_equal(turn.start, anew ? DROPPED_AT + 7 : DROPPED_AT);
 			assert_int_equal(turn.due, anew ? 5 : 2);
@@ -895,7 +893,7 @@ i1_contended_and_nobody_to_take_it(void **state)
 	{
 		Turn		turn = idle(why, TURN_ALONE);
 
-		assert_int_equal(turn_contended(&turn, false, true, false, 2,
+		assert_int_equal(turn_contended(&turn, true, false, 2,
 										DROPPED_AT + 1), TURN_GIVE_UP);
 		assert_int_equal(turn.behind, TURN_CONTENDED);
 	}
@@ -907,7 +905,7 @@ i2_what_was_retained_is_soon_taken_or_given_up(void **state)
 	Turn		turn = idle(TURN_RETAINED, TURN_ALONE);
 
 	(void) state;
-	assert_int_equal(turn_contended(&turn, false, true, true, 1, DROPPED_AT + 7),
+	assert_int_equal(turn_contended(&turn, true, true, 1, DROPPED_AT + 7),
 					 TURN_KEEP);
 	assert_int_equal(turn.idle, TURN_HANDED_ON);
 	assert_kept_until(turn, RETAIN, DROPPED_AT + 7 + IDLE);
@@ -919,18 +917,18 @@ i3_else_it_is_kept_as_before(void **state)
 	Turn		turn = idle(TURN_GRANTED, TURN_ALONE);
 
 	(void) state;
-	assert_int_equal(turn_contended(&turn, false, true, true, 1, DROPPED_AT + 7),
+	assert_int_equal(turn_contended(&turn, true, true, 1, DROPPED_AT + 7),
 					 TURN_KEEP);
 	assert_int_equal(turn.idle, TURN_GRANTED);
 	assert_kept_until(turn, RETAIN, DROPPED_AT + IDLE);
 	turn = idle(TURN_LEFT, TURN_ALONE);
-	assert_int_equal(turn_contended(&turn, false, true, true, 1, DROPPED_AT + 7),
+	assert_int_equal(turn_contended(&turn, true, true, 1, DROPPED_AT + 7),
 					 TURN_KEEP);
 	assert_kept_until(turn, RETAIN, DROPPED_AT);
 
 	/* what is held is not idle, whatever it was before */
 	turn = idle(TURN_RETAINED, TURN_ALONE);
-	assert_int_equal(turn_contended(&turn, false, false, false, 0, DROPPED_AT + 7),
+	assert_int_equal(turn_contended(&turn, false, false, 0, DROPPED_AT + 7),
 					 TURN_KEEP);
 	assert_int_equal(turn.idle, TURN_RETAINED);
 	assert_int_equal(turn.idle_since, DROPPED_AT);
@@ -946,12 +944,12 @@ i4_what_may_be_retained_is_kept_for_nobody(void **state)
 
 		assert_int_equal(turn_unwanted(&turn, RETAIN,
 									   DROPPED_AT + RETAIN - 1),
-						 turn_is_contended(all_behind[i]) ?
+						 all_behind[i] == TURN_CONTENDED ?
 						 TURN_GIVE_UP : TURN_KEEP);
 		turn = idle(TURN_GRANTED, all_behind[i]);
 		assert_int_equal(turn_unwanted(&turn, RETAIN,
 									   DROPPED_AT + IDLE - 1),
-						 turn_is_contended(all_behind[i]) ?
+						 all_behind[i] == TURN_CONTENDED ?
 						 TURN_GIVE_UP : TURN_KEEP);
 	}
 }
@@ -1041,7 +1039,7 @@ p1_a_grant_relies_on_the_commit(void **state)
 									   GRANTED_AT + 100 * IDLE));
 
 			/* that others come says nothing about the session */
-			(void) turn_contended(&turn, false, true, true, 1, GRANTED_AT + 1);
+			(void) turn_contended(&turn, true, true, 1, GRANTED_AT + 1);
 			assert_true(turn_is_proved(&turn, retainable ? RETAIN : 0, 0,
 									   GRANTED_AT + 100 * IDLE));
 		}

@@ -184,8 +184,8 @@
  *				the watch of the list used up, if we were alone, are exclusive,
  *				  and our note says retain=yes -> OWNER: contended; children,
  *				  to see whether another kind of client has come
- *				list ok -> OWNER: alone; or, if we are a reader, a writer; or
- *				  contended, and then the watch ends
+ *				list ok -> OWNER: alone; or contended, and then the watch ends
+ *				  if we are exclusive
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
  *				watch for a revocation, once; that watch used up or unknown ->
@@ -1138,16 +1138,11 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (reader && first != NULL)
 		recipe->writer = memory_copy(first);
 
-	if (recipe->alone)
-		out->report |= RECIPE_REPORT_ALONE;
-	else if (reader && listed)
-		out->report |= RECIPE_REPORT_WRITER;	/* readers may join again when
-												 * that has left */
-	else
-	{
+	/* readers may join us again when that writer has left */
+	if (!recipe->alone && !(reader && listed))
 		recipe->queue_watch = 0;
-		out->report |= RECIPE_REPORT_CONTENDED;
-	}
+	out->report |= recipe->alone ?
+		RECIPE_REPORT_ALONE : RECIPE_REPORT_CONTENDED;
 }
 
 /* Watch our own node: its data may become a request for the lock. */

@@ -93,11 +93,7 @@ typedef struct RecipeInput
 											 * us until reported; behind a
 											 * reader, no writer */
 #define RECIPE_REPORT_CONTENDED		(1 << 12)	/* queue watched: others are
-												 * behind us, or are reported
-												 * no more */
-#define RECIPE_REPORT_WRITER	(1 << 18)	/* queue watched: a writer, or
-											 * others behind this instance's,
-											 * are behind our reader */
+												 * behind us */
 #define RECIPE_REPORT_RETAINED	(1 << 13)	/* only owners are ahead, and
 											 * the last may be retained: it
 											 * answers */

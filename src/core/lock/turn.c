@@ -53,12 +53,11 @@
  *	B3	handed on; unknown, not contested, not readers
  *											-> to ask
  *	B4	the worker takes the question		to ask -> asked
- *	B5	alone (reported by the worker)		-> alone, unless contended
+ *	B5	alone (reported by the worker)		-> alone, unless contended and not
+ *											   readers
  *	B6	the connection is lost				alone -> asked (the worker checks
  *											   again when it has one)
- *	B7	contended, or a writer behind readers (reported by the worker)
- *											-> contended, or writer, unless
- *											   contended
+ *	B7	contended (reported by the worker)	-> contended
  *	B8	a new worker						-> unknown, unless contended: it
  *											   knows of no question
  *	B9	the contender is gone				-> unknown
@@ -87,7 +86,7 @@
  *
  *	dropped: the last holder gives the slot back
  *	D1	a permit, which is one backend's own	give up
- *	D2	readers, contended						give up
+ *	D2	readers, contended (by a writer)		give up
  *	D3	no taker; alone, a retain time, and room
  *												retain
  *	D4	no taker, no other mail waits			give up
@@ -197,7 +196,7 @@ turn_granted(Turn *turn, bool queued, bool retainable, int64_t now)
 	else if (turn->contested > 0)
 		turn->contested--;
 	if (retainable)
-		turn_alone(turn);
+		turn_alone(turn, false);
 	return keep_until(turn, 0);
 }
 
@@ -255,11 +254,17 @@ turn_gone(Turn *turn, int32_t release_time, int64_t now)
 	return release_time;
 }
 
-/* No other contender is behind ours, and the worker will learn of any. */
+/*
+ * turn_alone
+ *		No other contender is behind ours, and the worker will learn of any.
+ *
+ * "readers": the contender is that of readers, whose queue is watched when a
+ * writer stands in it, too: that one has left.
+ */
 void
-turn_alone(Turn *turn)
+turn_alone(Turn *turn, bool readers)
 {
-	if (turn->behind != TURN_CONTENDED)
+	if (turn->behind != TURN_CONTENDED || readers)
 		turn->behind = TURN_ALONE;
 }
 
@@ -275,29 +280,19 @@ turn_unwatched(Turn *turn)
 		turn->behind = TURN_ASKED;
 }
 
-/* Does anybody wait behind our contender? */
-bool
-turn_is_contended(TurnBehind behind)
-{
-	return behind == TURN_CONTENDED || behind == TURN_WRITER;
-}
-
 /*
  * turn_contended
  *		Others wait behind our contender.
  *
- * "writer": it is a writer behind our readers, which may leave.  "idle": the
- * instance owns the lock and nobody holds it.  "taker" and "waiting" are as in
- * TurnInput.  Returns TURN_KEEP or TURN_GIVE_UP.
+ * "idle": the instance owns the lock and nobody holds it; "taker" and
+ * "waiting" are as in TurnInput.  Returns TURN_KEEP or TURN_GIVE_UP.
  */
 TurnDecision
-turn_contended(Turn *turn, bool writer, bool idle, bool taker, int waiting,
-			   int64_t now)
+turn_contended(Turn *turn, bool idle, bool taker, int waiting, int64_t now)
 {
 	if (turn->behind == TURN_ALONE && turn->contested == 0)
 		begin_turn(turn, waiting, now);
-	if (turn->behind != TURN_CONTENDED)
-		turn->behind = writer ? TURN_WRITER : TURN_CONTENDED;
+	turn->behind = TURN_CONTENDED;
 	if (idle && !taker)
 		return TURN_GIVE_UP;
 	if (idle && turn->idle == TURN_RETAINED)
@@ -377,7 +372,7 @@ goes_on(Turn *turn, const TurnInput *in)
 		return true;
 	if (turn->behind == TURN_ALONE && turn->contested == 0)
 		return true;
-	if (turn_is_contended(turn->behind) || turn->contested > 0)
+	if (turn->behind == TURN_CONTENDED || turn->contested > 0)
 		return in->taker && lasted < in->quantum && some_are_due(turn, in);
 	return lasted < in->quantum;
 }
@@ -394,7 +389,7 @@ turn_dropped(Turn *turn, const TurnInput *in)
 {
 	TurnDecision decision = TURN_GIVE_UP;
 
-	if (in->permit || (in->readers && turn_is_contended(turn->behind)) ||
+	if (in->permit || (in->readers && turn->behind == TURN_CONTENDED) ||
 		ZK_MUTATED(ZK_NOT_HANDED_ON))
 		return TURN_GIVE_UP;
 	if (turn->start == 0)
@@ -427,7 +422,7 @@ turn_dropped(Turn *turn, const TurnInput *in)
 TurnDecision
 turn_unwanted(const Turn *turn, int64_t retain_time, int64_t now)
 {
-	return retain_time > 0 && !turn_is_contended(turn->behind) &&
+	return retain_time > 0 && turn->behind != TURN_CONTENDED &&
 		now < keep_until(turn, retain_time) ? TURN_KEEP : TURN_GIVE_UP;
 }
 

@@ -42,9 +42,8 @@ typedef enum TurnBehind
 								 * not opened its mail */
 	TURN_ASKED,					/* it has; there is no valid answer yet */
 	TURN_ALONE,					/* nobody; the worker would learn of it */
-	TURN_WRITER,				/* a writer, behind our readers: the worker
-								 * would learn that it has left */
-	TURN_CONTENDED				/* somebody, as long as we own the lock */
+	TURN_CONTENDED				/* somebody: behind an exclusive contender, as
+								 * long as we own the lock */
 } TurnBehind;
 
 /* Why no backend holds a lock that the instance owns. */
@@ -109,11 +108,10 @@ extern int64_t turn_granted(Turn *turn, bool queued, bool retainable,
 extern void turn_given_up(Turn *turn, int64_t now);
 extern void turn_unknown(Turn *turn);
 extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
-extern void turn_alone(Turn *turn);
+extern void turn_alone(Turn *turn, bool readers);
 extern void turn_unwatched(Turn *turn);
-extern bool turn_is_contended(TurnBehind behind);
-extern TurnDecision turn_contended(Turn *turn, bool writer, bool idle,
-								   bool taker, int waiting, int64_t now);
+extern TurnDecision turn_contended(Turn *turn, bool idle, bool taker,
+								   int waiting, int64_t now);
 
 /* the worker's mail */
 extern void turn_new_worker(Turn *turn);

@@ -43,15 +43,6 @@ has_ready_waiter(const ZkSlot *slot)
 	return false;
 }
 
-/* What is known of others behind our readers has changed. */
-static void
-wake_readers(ZkSlot *slot)
-{
-	if (slot->state == ZK_SLOT_HELD && slot->nwanting > 0 &&
-		znode_is_shared(slot->contender.kind))
-		slot_wake(slot);
-}
-
 /*
  * slots_attach_worker
  *		Make the calling process the worker, until it ends.
@@ -70,8 +61,13 @@ slots_attach_worker(void)
 	{
 		slot->mailed = false;
 		turn_new_worker(&slot->turn);
-		/* readers who wait to know who is behind ask again */
-		wake_readers(slot);
+		if (slot->check_wanted || slot->check_start != 0)
+		{
+			/* a backend that waits for it asks again */
+			slot->check_wanted = false;
+			slot->check_start = 0;
+			slot_wake(slot);
+		}
 	}
 	mail_attach_worker(MyLatch);
 	slots_unlock_all();
@@ -192,8 +188,14 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	else if (slot->state == ZK_SLOT_RELEASING)
 		mail = ZK_MUTATED(ZK_RELEASE_DROPPED) && ++released_before % 50 == 0 ?
 			ZK_MAIL_NOTHING : ZK_MAIL_RELEASE;
+	else if (slot->state == ZK_SLOT_HELD && slot->check_wanted)
+	{
+		mail = ZK_MAIL_CHECK_WRITERS;
+		slot->check_start = now;
+	}
 	else if (watch_wanted)
 		mail = ZK_MAIL_WATCH_QUEUE;
+	slot->check_wanted = false;
 	slot_unlock_last(slot);
 	return mail;
 }
@@ -332,13 +334,26 @@ set_granted(ZkSlot *slot, int64 *check_at)
 	if (slot->state != ZK_SLOT_WANTED)
 		return false;
 	slot_event(slot, SLOT_GRANTED);
-	slot->granted_at = now;
+	slot->checked_at = now;
+	slot->writer_behind = false;
 	*check_at = turn_granted(&slot->turn, queued,
 							 slot->contender.retain_ms > 0, now);
 	if (has_ready_waiter(slot))
 		*check_at = 0;
 	slot_wake_any(slot);
 	return true;
+}
+
+/* The check that slot_open_mail() asked for is done. */
+static void
+set_writers_checked(ZkSlot *slot, bool writer_behind)
+{
+	if (slot->check_start == 0)
+		return;
+	slot->checked_at = slot->check_start;
+	slot->check_start = 0;
+	slot->writer_behind = writer_behind;
+	slot_wake(slot);
 }
 
 /* Only a holder waits for the token; others would wake in vain. */
@@ -400,10 +415,9 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 	if (report & RECIPE_REPORT_GRANTED)
 		granted = set_granted(slot, &check_at);
 	if (report & RECIPE_REPORT_ALONE)
-	{
-		turn_alone(&slot->turn, znode_is_shared(slot->contender.kind));
-		wake_readers(slot);
-	}
+		turn_alone(&slot->turn);
+	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+		set_writers_checked(slot, (report & RECIPE_REPORT_WRITER) != 0);
 	if (report & RECIPE_REPORT_TOKEN)
 		set_token(slot, token);
 	if (report & RECIPE_REPORT_LOST)
@@ -454,7 +468,6 @@ slot_set_contended(ZkSlot *slot)
 		slot->revoked = was_retained;
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
-	wake_readers(slot);
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	slot_unlock(slot);
 	return in_use;

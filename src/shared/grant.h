@@ -23,6 +23,7 @@ typedef enum ZkMail
 {
 	ZK_MAIL_NOTHING,			/* overtaken by events */
 	ZK_MAIL_WANT,
+	ZK_MAIL_CHECK_WRITERS,		/* once: is a writer behind our readers? */
 	ZK_MAIL_WATCH_QUEUE,		/* from now on: is any contender behind us? */
 	ZK_MAIL_RELEASE
 } ZkMail;
@@ -33,7 +34,8 @@ typedef enum ZkMail
 /* The bits of a step's report that concern the slot. */
 #define SLOT_TOLD \
 	(RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED | \
-	 RECIPE_REPORT_ALONE | RECIPE_REPORT_TOKEN | RECIPE_REPORT_LOST)
+	 RECIPE_REPORT_ALONE | RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER | \
+	 RECIPE_REPORT_TOKEN | RECIPE_REPORT_LOST)
 
 /* the mail, and all slots */
 extern void slots_attach_worker(void);

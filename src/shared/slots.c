@@ -48,9 +48,9 @@
  * the slot, is ready to take it once it has the heavyweight lock, then holds
  * it.  A lock has a slot for each mode, since it has a contender for each.
  * Several backends hold the readers' slot together.  They may join the holders
- * only while no exclusive contender of another instance waits behind ours.  For
- * zklock.handoff_quantum from the grant on nobody asks; from then on the worker
- * watches the queue, when the first one has asked.
+ * only while no exclusive contender of another instance waits behind ours; the
+ * worker checks that in ZooKeeper, but not more often than once in
+ * zklock.handoff_quantum.
  *
  * With zklock.exclusion = instance a lock has one slot of its own for all
  * modes (ZK_KEY_INSTANCE), which is always NONE, so that the worker does not
@@ -644,6 +644,8 @@ end_contender(ZkSlot *slot)
 	slot->revoked = false;
 	slot->token = 0;
 	slot->token_refusal = ZK_REFUSAL_NONE;
+	slot->check_start = 0;
+	slot->check_wanted = false;
 	turn_unknown(&slot->turn);
 	slot_lose_holders(slot);
 }

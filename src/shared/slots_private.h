@@ -50,6 +50,9 @@ struct ZkSlot
 	bool		queued:1;		/* WANTED, RELEASING: may take long */
 	bool		asked:1;		/* a backend waits for a contender */
 	bool		mailed:1;		/* in the worker's mail */
+	bool		check_wanted:1; /* see ZK_MAIL_CHECK_WRITERS */
+	bool		writer_behind:1;	/* at checked_at, one was behind our
+									 * readers */
 	bool		has_victim:1;	/* a waiter may have a "victim_of" */
 	bool		revoked:1;		/* with what follows: see ZkSlotUse */
 	uint16		retaken;
@@ -70,7 +73,8 @@ struct ZkSlot
 
 	/* fairness to other instances' contenders */
 	Turn		turn;			/* in us as of zk_now_us() */
-	int64		granted_at;
+	int64		checked_at;		/* when we checked for writers */
+	int64		check_start;	/* start of the check under way, or 0 */
 
 	slist_node	mail_node;
 };

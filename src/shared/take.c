@@ -29,6 +29,9 @@
 #include "shared/slots_private.h"
 #include "shared/take.h"
 
+/* How long a writer that was seen behind readers is assumed to wait, in us. */
+#define RECHECK_TIME	1000000
+
 /*
  * slot_add_proc
  *		Link a ZkProcLock to its slot, as the latest arrival; the partition
@@ -398,26 +401,33 @@ take(ZkProcLock *proc, int64 now)
 
 /*
  * May one more reader join those that hold the slot?  Not if an exclusive
- * contender waits behind ours, or that contender would wait forever.  If the
- * worker does not know, and the lock has not just become ours, have it watch
- * the queue.
+ * contender waits behind ours, or that contender would wait forever.  If this
+ * is not known well enough, have the worker check for writers.
  */
 static ZkOutcome
 try_join(ZkProcLock *proc)
 {
 	ZkSlot	   *slot = proc->slot;
 	int64		now = zk_now_us();
+	int64		age = now - slot->checked_at;
+	bool		fresh;
 
-	if (slot->turn.behind == TURN_CONTENDED)
+	/* a check that began after we came is an answer, whatever its age */
+	fresh = age < handoff_quantum_us() ||
+		(slot->writer_behind ? age < RECHECK_TIME :
+		 slot->checked_at >= proc->since);
+	if (fresh && slot->writer_behind)
 		return ZK_QUEUED;
-	if (slot->turn.behind == TURN_ALONE ||
-		now - slot->granted_at < handoff_quantum_us())
+	if (fresh)
 	{
 		take(proc, now);
 		return ZK_ACQUIRED;
 	}
-	if (turn_ask(&slot->turn))
+	if (!slot->check_wanted && slot->check_start == 0)
+	{
+		slot->check_wanted = true;
 		slot_mail(slot);
+	}
 	return ZK_PENDING;
 }
 
@@ -977,6 +987,7 @@ turn_input(const ZkSlot *slot, int64 now)
 	input.release_time = input.taker ? slots_release_time() : 0;
 	input.permit = slot->contender.kind == ZNODE_PERMIT;
 	input.readers = znode_is_shared(slot->contender.kind);
+	input.writer_behind = slot->writer_behind;
 	return input;
 }
 

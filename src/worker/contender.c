@@ -863,9 +863,8 @@ note_queue(Contender *contender, unsigned report)
 		contender->awaited = false;
 		wake_set(WAKE_SCAN, zk_now_ms());
 	}
-	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
-		contender->recipe->kind == ZNODE_READER)
-		contender_set_queued(contender, contender->recipe->writer != NULL);
+	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+		contender_set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
 	if (contender->recipe->others && !contender->permit)
 		habits_of_others(contender->directory, contender->recipe->kind);
 }
@@ -1221,28 +1220,23 @@ contenders_expire(void)
 	contenders.left = 0;		/* with all its nodes */
 }
 
-/* Have our contender watch the queue behind it. */
+/*
+ * step_queue_behind
+ *		Have our contender check for writers behind it, or watch the queue;
+ *		the writer of this instance does not count.
+ */
 void
-step_watch_queue(Contender *contender)
+step_queue_behind(Contender *contender, RecipeEvent event)
 {
-	RecipeInput input = {.event = RECIPE_WATCH_QUEUE};
-
-	step(contender, &input);
-}
-
-/* The UUID of this instance's writer, for which its reader waits; or NULL. */
-static const uint8 *
-find_sibling(const Contender *contender, ZkContender *writer)
-{
+	RecipeInput input = {.event = event};
+	ZkContender writer;
 	ZkKey		key;
 
-	if (contender_kind(contender) != ZNODE_READER ||
-		!contender_owns(contender) ||
-		!key_in_other_mode(slot_key(contender->slot), &key) ||
-		slot_find_contender(&key, writer) == ZK_SLOT_NONE ||
-		!writer->has_uuid)
-		return NULL;
-	return writer->uuid;
+	if (contender_kind(contender) == ZNODE_READER &&
+		key_in_other_mode(slot_key(contender->slot), &key) &&
+		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
+		input.sibling = writer.uuid;
+	step(contender, &input);
 }
 
 /*
@@ -1282,10 +1276,7 @@ on_answer(void *data, const RequestAnswer *answer)
 {
 	Contender  *contender = data;
 	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
-	ZkContender writer;
 
-	if (input.event == RECIPE_CHILDREN_DONE)
-		input.sibling = find_sibling(contender, &writer);
 	if (input.event == RECIPE_MKDIR_DONE)
 		directory_made(answer);
 	if (input.event == RECIPE_DELETE_DONE &&

@@ -121,6 +121,6 @@ extern bool contender_keeper(const Contender *contender,
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
 extern void step(Contender *contender, const RecipeInput *input);
-extern void step_watch_queue(Contender *contender);
+extern void step_queue_behind(Contender *contender, RecipeEvent event);
 
 #endif							/* ZKLOCK_CONTENDER_H */

@@ -447,7 +447,7 @@ watch_queues(List *unknown)
 			continue;
 		contender->awaited = true;
 		if (!contender_watches_queue(contender))
-			step_watch_queue(contender);
+			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
 	}
 	return unknown != NIL && zk_now_ms() - deadlock.listing_ms < LISTING_MS;
 }

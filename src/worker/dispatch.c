@@ -80,12 +80,12 @@ begin(ZkSlot *slot, const ZkContender *wanted)
 }
 
 static void
-watch_queue(ZkSlot *slot)
+queue_behind(ZkSlot *slot, RecipeEvent event)
 {
 	Contender  *contender = contender_find(slot);
 
 	if (contender != NULL)
-		step_watch_queue(contender);
+		step_queue_behind(contender, event);
 }
 
 /* The slot is released: give its contender up, or cancel its begin. */
@@ -139,8 +139,10 @@ dispatch_open_mail(void (*over) (const int64 *ends, int n, bool all))
 
 			if (mail == ZK_MAIL_WANT)
 				begin(slot, &wanted);
+			else if (mail == ZK_MAIL_CHECK_WRITERS)
+				queue_behind(slot, RECIPE_CHECK_WRITERS);
 			else if (mail == ZK_MAIL_WATCH_QUEUE)
-				watch_queue(slot);
+				queue_behind(slot, RECIPE_WATCH_QUEUE);
 			else if (mail == ZK_MAIL_RELEASE)
 				release(slot);
 			slot = next;
@@ -502,7 +504,7 @@ checks_watch_queues(bool connected)
 		if (!contender_watches_queue(contender))
 			continue;
 		if (connected)
-			step_watch_queue(contender);
+			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
 		else
 			slot_set_unwatched(contender->slot);
 	}

@@ -84,6 +84,7 @@ typedef enum Situation
 	AT_WATCHING,				/* the predecessor alone excludes us */
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
+	AT_OWNER_CHECKING_WRITERS,	/* its list is out */
 	AT_OWNER_REVOCABLE,			/* our own node is watched, or about to be */
 	AT_OWNER_NO_TOKEN,			/* the stat for it was refused */
 	AT_READING_ASKING,		/* will ask an owner ahead that may be idle */
@@ -116,7 +117,7 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_CANCELING, RECIPE_SEARCHING, RECIPE_ABANDONING,
 	RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING,
@@ -132,6 +133,7 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_ENTERING_UNREAD] = AT_ENTERING,
 	[AT_SEARCHING_REQUEUED] = AT_SEARCHING,
 	[AT_ABANDONING_REQUEUED] = AT_ABANDONING,
+	[AT_OWNER_CHECKING_WRITERS] = AT_OWNER,
 	[AT_OWNER_REVOCABLE] = AT_OWNER,
 	[AT_OWNER_NO_TOKEN] = AT_OWNER,
 	[AT_READING_ASKING] = AT_READING,
@@ -161,6 +163,7 @@ typedef enum Input
 	IN_WANT_UNREAD,				/* its number is likely to own the lock */
 	IN_RELEASE,
 	IN_REQUEUE,
+	IN_CHECK_WRITERS,
 	IN_WATCH_QUEUE,
 	IN_SET_IN_USE,
 	IN_WATCH_REVOCATION,
@@ -276,6 +279,7 @@ static const struct
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
 	[IN_REQUEUE] = {.event = RECIPE_REQUEUE},
+	[IN_CHECK_WRITERS] = {.event = RECIPE_CHECK_WRITERS},
 	[IN_WATCH_QUEUE] = {.event = RECIPE_WATCH_QUEUE},
 	[IN_SET_IN_USE] = {.event = RECIPE_SET_IN_USE},
 	[IN_WATCH_REVOCATION] = {.event = RECIPE_WATCH_REVOCATION},
@@ -806,10 +810,37 @@ static const Transition transitions[] = {
 	{"ABANDONING: children ok, that and one without order -> LEAVING: delete",
 		AT_ABANDONING_REQUEUED, IN_UNORDERED, RECIPE_LEAVING, "delete", 0, 0},
 
+	{"OWNER: check for writers -> OWNER: children",
+		AT_OWNER, IN_CHECK_WRITERS, RECIPE_OWNER, "children", 0, 0},
 	{"OWNER: watch for a revocation -> OWNER: watch our own node",
 		AT_OWNER, IN_WATCH_REVOCATION, RECIPE_OWNER, "watch(own)", 0, 0},
 	{"OWNER: set unknown -> OWNER: set",
 		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
+
+	{"OWNER: looked, children ok, our node only -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_ALONE, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
+		AT_OWNER_CHECKING_WRITERS, IN_SECOND, RECIPE_OWNER, "", RECIPE_REPORT_WRITER, 0},
+	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_THIRD, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children ok, without our node -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_MISSING, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children ok, none -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_EMPTY, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_MIXED, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_MIXED_MISSING, RECIPE_OWNER, "",
+	RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children no node -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
+	RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children refused -> OWNER: alone",
+		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
+	RECIPE_REPORT_NO_WRITER, 0},
+	{"OWNER: looked, children unknown -> OWNER: children",
+		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
+	0, 0},
 
 	/* once is enough */
 	{"OWNER: watch for a revocation again -> OWNER",
@@ -973,6 +1004,9 @@ static const Transition transitions[] = {
 	{"READING: children ok, one without order -> OWNER: stat",
 		AT_READING, IN_UNORDERED, RECIPE_OWNER, "stat",
 	RECIPE_REPORT_GRANTED, 0},
+	{"OWNER: looked, children ok, one without order -> OWNER: behind",
+		AT_OWNER_CHECKING_WRITERS, IN_UNORDERED, RECIPE_OWNER, "",
+	RECIPE_REPORT_WRITER, 0},
 	{"OWNER: list ok, one without order -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_REPORT_CONTENDED, 0},
@@ -1228,6 +1262,7 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
+		[AT_OWNER_CHECKING_WRITERS] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_CHECK_WRITERS},
 		[AT_OWNER_REVOCABLE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_WATCH_REVOCATION},
 		[AT_OWNER_NO_TOKEN] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_STAT_REFUSED},
 		[AT_READING_ASKING] = {IN_WANT, IN_CREATE_OK},
@@ -1450,7 +1485,7 @@ test_none_sends_nothing(void **state)
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
-		{AT_OWNER_REVOCABLE, IN_EXPIRED},
+		{AT_OWNER_CHECKING_WRITERS, IN_EXPIRED}, {AT_OWNER_REVOCABLE, IN_EXPIRED},
 		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_ALONE, IN_EXPIRED},
 		{AT_OWNER_RETAINING_CONTENDED, IN_STAT_NO_NODE},
 		{AT_WATCHING_RETAINED, IN_EXPIRED},
@@ -1488,9 +1523,6 @@ test_none_sends_nothing(void **state)
  *-------------------------------------------------------------------------
  */
 
-/* The UUID of this instance's writer, if it has one. */
-static const uint8_t *our_writer = NULL;
-
 static void
 give_children_of(Recipe *recipe, uint32_t serial, const char *const *children,
 				 int nchildren, RecipeOutput *out)
@@ -1500,8 +1532,7 @@ give_children_of(Recipe *recipe, uint32_t serial, const char *const *children,
 		.answer.result = REQUEST_OK,
 		.answer.serial = serial,
 		.answer.children = children,
-		.answer.nchildren = nchildren,
-		.sibling = our_writer
+		.answer.nchildren = nchildren
 	};
 	uint32_t	before = recipe->serial;
 
@@ -2504,19 +2535,123 @@ test_requeue_conditions(void **state)
 	recipe_free(&recipe);
 }
 
-/* A watch for a revocation is that of one owner. */
+/* A reader checks for writers: only an exclusive contender matters. */
 static void
-test_revocation_watch(void **state)
+test_check_writers(void **state)
+{
+	static const struct
+	{
+		int32_t		sequence;
+		const char *other;
+		unsigned	report;
+	}			checks[] =
+	{
+		{5, R(0000000006), RECIPE_REPORT_NO_WRITER},
+		{5, W(0000000006), RECIPE_REPORT_WRITER},
+		{5, "77777777777777777777777777777777__lock__0000000006",
+		RECIPE_REPORT_WRITER},
+		{5, "77777777777777777777777777777777__rlock__0000000006",
+		RECIPE_REPORT_NO_WRITER},
+		{5, W(0000000004), RECIPE_REPORT_NO_WRITER},
+		{5, "leaves", RECIPE_REPORT_NO_WRITER},
+		{5, R(1999999999), RECIPE_REPORT_NO_WRITER},
+		{5, R(2000000000), RECIPE_REPORT_WRITER},
+		{5, R(-2147483648), RECIPE_REPORT_WRITER},
+		{5, W(-2147483648), RECIPE_REPORT_WRITER},
+		{1999999999, W(2147483647), RECIPE_REPORT_WRITER}
+	};
+
+	(void) state;
+	for (size_t i = 0; i < lengthof(checks); i++)
+	{
+		Recipe		recipe;
+		RecipeOutput out;
+		char		own[ZNODE_CONTENDER_SIZE];
+		const char *children[2] = {own, checks[i].other};
+
+		bring_to_reading(&recipe, true, checks[i].sequence);
+		strcpy(own, recipe.node);
+		give_children(&recipe, children, 1, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
+		give(&recipe, IN_CHECK_WRITERS, &out);
+		for (int order = 0; order < 2; order++)
+		{
+			give_children(&recipe, children, 2, &out);
+			assert_int_equal(out.report, checks[i].report);
+			assert_int_equal(out.nops, 0);
+			assert_int_equal(recipe.state, RECIPE_OWNER);
+
+			/* a check is answered once */
+			give_children(&recipe, children, 2, &out);
+			assert_int_equal(out.report, 0);
+			give(&recipe, IN_CHECK_WRITERS, &out);
+			children[0] = checks[i].other;
+			children[1] = own;
+		}
+		recipe_free(&recipe);
+	}
+}
+
+/*
+ * A writer of the same instance is not somebody else; at the next check it may
+ * be.
+ */
+static void
+test_check_ignores_sibling(void **state)
+{
+	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
+		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
+		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
+	};
+	static const char *const children[] = {
+		OUR_READER, W(0000000006), LATER
+	};
+	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
+	Recipe		recipe;
+	RecipeOutput out;
+
+	(void) state;
+	bring_to_reading(&recipe, true, our_sequence);
+	give_children(&recipe, children, 1, &out);
+	for (int known = 0; known < 2; known++)
+	{
+		in.sibling = known ? sibling : NULL;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+		assert_string_equal(describe_ops(&out), "children");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.report, known ? RECIPE_REPORT_NO_WRITER :
+						 RECIPE_REPORT_WRITER);
+		recipe_step(&recipe, &in, &out);
+		give_children(&recipe, children, 3, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_WRITER);
+	}
+	in.sibling = NULL;
+	recipe_step(&recipe, &in, &out);
+	give_children(&recipe, children, 2, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
+	recipe_free(&recipe);
+}
+
+/* A check for writers and a watch for a revocation do not get mixed up. */
+static void
+test_check_and_revocation(void **state)
 {
 	Recipe		recipe;
 	RecipeOutput out;
+	RecipeInput check = {.event = RECIPE_CHILDREN_DONE};
 	RecipeInput event = {.event = RECIPE_NODE_TOUCHED};
 
 	(void) state;
-	bring_to(&recipe, AT_OWNER);
+	bring_to(&recipe, AT_OWNER_CHECKING_WRITERS);
+	check.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
 	event.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
+	recipe_step(&recipe, &check, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
+
+	give(&recipe, IN_CHECK_WRITERS, &out);
 	recipe_step(&recipe, &event, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
 	recipe_step(&recipe, &event, &out); /* of the one before */
@@ -2526,11 +2661,14 @@ test_revocation_watch(void **state)
 	assert_int_equal(out.report, RECIPE_REPORT_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
+	check.answer.serial = recipe.writer_check;
 	event.answer.serial = recipe.revocation_watch;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
+		recipe_step(&recipe, &check, &out);
+		assert_int_equal(out.report | out.nops, 0);
 		recipe_step(&recipe, &event, &out);
 		assert_int_equal(out.report | out.nops, 0);
 		if (recipe.state == RECIPE_ENTERING)
@@ -2540,6 +2678,8 @@ test_revocation_watch(void **state)
 	give(&recipe, IN_CREATE_OK, &out);
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
+	recipe_step(&recipe, &check, &out);
+	assert_int_equal(out.report | out.nops, 0);
 	recipe_step(&recipe, &event, &out);
 	assert_int_equal(out.report | out.nops, 0);
 
@@ -2551,8 +2691,7 @@ test_revocation_watch(void **state)
 
 /*
  * Who counts in a watched queue: everybody behind an exclusive contender, only
- * the exclusive ones behind a shared one, and nobody ahead.  The first one
- * behind a shared one is kept.
+ * the exclusive ones behind a shared one, and nobody ahead.
  */
 static void
 test_watch_queue(void **state)
@@ -2616,12 +2755,11 @@ test_watch_queue(void **state)
 			Recipe		recipe;
 			RecipeOutput out;
 			bool		clear = queues[i].report == RECIPE_REPORT_ALONE;
-			bool		reader = queues[i].kind == ZNODE_READER;
 			bool		tried;
 
 			recipe_init(&recipe);
 			recipe.retain = at % 2 == 0;
-			tried = recipe.retain && !reader;
+			tried = recipe.retain && queues[i].kind != ZNODE_READER;
 			recipe_resume(&recipe, our_uuid, queues[i].kind,
 						  RECIPE_RESUME_OWNED, &queues[i].sequence, &out);
 			if (!recipe.retain)
@@ -2630,17 +2768,16 @@ test_watch_queue(void **state)
 			assert_int_equal(out.report, queues[i].report);
 			assert_int_equal(out.nops, 0);
 			assert_int_equal(recipe.state, RECIPE_OWNER);
-			assert_int_equal(recipe.writer != NULL, reader && !clear);
 
 			/* the watch goes on if it is still of interest, and only then */
 			give(&recipe, IN_TOUCHED, &out);
-			assert_string_equal(describe_ops(&out), tried && clear ?
-								"children" : clear || reader ? "list" : "");
+			assert_string_equal(describe_ops(&out), !clear ? "" :
+								tried ? "children" : "list");
 			assert_int_equal(out.report, clear && tried ?
 							 RECIPE_REPORT_CONTENDED : 0);
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.report, tried || !(clear || reader) ? 0 :
-							 queues[i].report);
+			assert_int_equal(out.report, clear && !tried ?
+							 RECIPE_REPORT_ALONE : 0);
 			assert_int_equal(out.nops, 0);
 
 			if (at + 1 < nchildren)
@@ -2653,7 +2790,7 @@ test_watch_queue(void **state)
 	}
 }
 
-/* Nobody, then a reader, then a writer, who leaves again. */
+/* Nobody, then a reader, then a writer: the reader alone is told of once. */
 static void
 test_watch_queue_goes_on(void **state)
 {
@@ -2687,23 +2824,19 @@ test_watch_queue_goes_on(void **state)
 	give_children(&recipe, children, 4, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	assert_int_equal(out.nops, 0);
-	assert_string_equal(recipe.writer, children[3]);
 	assert_true(recipe.retain); /* it is for the worker to tell */
+
+	/* once is enough */
 	give(&recipe, IN_TOUCHED, &out);
+	assert_int_equal(out.report | out.nops, 0);
+	give_children(&recipe, children, 4, &out);
+	assert_int_equal(out.report | out.nops, 0);
+
+	/* but it can be asked again */
+	give(&recipe, IN_WATCH_QUEUE, &out);
 	assert_string_equal(describe_ops(&out), "list");
 	give_children(&recipe, children, 3, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
-	assert_null(recipe.writer);
-
-	/* a list that was refused says nothing, and is the last */
-	give(&recipe, IN_LOOK, &out);
-	assert_string_equal(describe_ops(&out), "list");
-	give(&recipe, IN_CHILDREN_REFUSED, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
-	give(&recipe, IN_TOUCHED, &out);
-	assert_int_equal(out.report | out.nops, 0);
-	give(&recipe, IN_WATCH_QUEUE, &out);
-	assert_string_equal(describe_ops(&out), "list");
 	recipe_free(&recipe);
 }
 
@@ -2785,67 +2918,101 @@ test_other_clients(void **state)
 #undef INSTANCE
 }
 
-/*
- * A writer of the same instance is not somebody else; but who waits behind it
- * waits for us, too.
- */
+/* One of the same instance is not somebody else, until one asks anew. */
 static void
-test_watch_queue_and_sibling(void **state)
+test_watch_queue_ignores_sibling(void **state)
 {
 	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
 		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
 		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
 	};
-	static const char *const writers[] = {OUR_READER, W(0000000006), LATER};
+	static const char *const readers[] = {OUR_READER, W(0000000006), LATER};
+	static const char *const mutexes[] = {OURS, W(0000000006), LATER};
+
+	(void) state;
+	for (int shared = 0; shared < 2; shared++)
+	{
+		const char *const *children = shared ? readers : mutexes;
+		RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
+		Recipe		recipe;
+		RecipeOutput out;
+
+		bring_to_reading(&recipe, shared, our_sequence);
+		recipe.retain = true;
+		give_children(&recipe, children, 1, &out);
+
+		/* that which begins with the lock knows of none */
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+
+		in.sibling = sibling;
+		recipe.retain = shared;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
+		give(&recipe, IN_TOUCHED, &out);
+		assert_string_equal(describe_ops(&out), "list");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
+		give(&recipe, IN_TOUCHED, &out);
+		give_children(&recipe, children, 3, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+
+		recipe.retain = true;
+		in.sibling = NULL;
+		recipe_step(&recipe, &in, &out);
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+
+		/* nor does the next contender know of one */
+		in.sibling = sibling;
+		recipe_step(&recipe, &in, &out);
+		give(&recipe, IN_EXPIRED, &out);
+		recipe_want(&recipe, our_uuid, recipe.kind, true,
+					false, &out);
+		give(&recipe, IN_CREATE_UNKNOWN, &out);
+		give_children(&recipe, children, 1, &out);
+		assert_string_equal(describe_ops(&out), "stat list");
+		give_children(&recipe, children, 2, &out);
+		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+		recipe_free(&recipe);
+	}
+}
+
+/* But who waits behind the writer of the same instance waits for us, too. */
+static void
+test_watch_queue_behind_sibling(void **state)
+{
+	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
+		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
+		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
+	};
 	static const char *const ahead[] = {OUR_READER, R(0000000006), W(0000000007)};
 	static const char *const behind[] = {OUR_READER, R(0000000008), W(0000000007)};
-	static const struct
-	{
-		bool		known;
-		const char *const *children;
-		int			nchildren;
-		unsigned	report;
-		const char *writer;
-	}			lists[] =
-	{
-		{true, writers, 2, RECIPE_REPORT_ALONE, NULL},
-		{false, writers, 2, RECIPE_REPORT_CONTENDED, W(0000000006)},
-		{true, writers, 2, RECIPE_REPORT_ALONE, NULL},
-		{true, writers, 3, RECIPE_REPORT_CONTENDED, LATER},
-		{true, ahead, 3, RECIPE_REPORT_ALONE, NULL},
-		{true, behind, 3, RECIPE_REPORT_CONTENDED, NULL}
-	};
+	RecipeInput in = {.event = RECIPE_WATCH_QUEUE,.sibling = sibling};
 	Recipe		recipe;
 	RecipeOutput out;
 
 	(void) state;
 	bring_to_reading(&recipe, true, our_sequence);
-	give_children(&recipe, writers, 1, &out);
-	give(&recipe, IN_WATCH_QUEUE, &out);
-	for (size_t i = 0; i < lengthof(lists); i++)
-	{
-		our_writer = lists[i].known ? sibling : NULL;
-		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
-		assert_string_equal(describe_ops(&out), "list");
-		give_children(&recipe, lists[i].children, lists[i].nchildren, &out);
-		assert_int_equal(out.report, lists[i].report);
-		if (lists[i].writer)
-			assert_string_equal(recipe.writer, lists[i].writer);
-		else
-			assert_null(recipe.writer);
-		give(&recipe, IN_TOUCHED, &out);
-		assert_string_equal(describe_ops(&out), "list");
-	}
-	our_writer = NULL;
+	give_children(&recipe, ahead, 1, &out);
+	recipe_step(&recipe, &in, &out);
+	give_children(&recipe, ahead, 3, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
+	give(&recipe, IN_TOUCHED, &out);
+	give_children(&recipe, behind, 3, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	recipe_free(&recipe);
 }
 
 /*
- * Queue watch and revocation watch are out together; each takes its own answers
- * and events only.  Nor do they get in the next contender's way.
+ * Queue watch, check for writers and revocation watch are out together; each
+ * takes its own answers and events only.  Nor do they get in the next
+ * contender's way.
  */
 static void
-test_both_of_an_owner(void **state)
+test_all_three_of_an_owner(void **state)
 {
 	static const char *const alone[] = {OURS};
 	static const char *const crowd[] = {OURS, LATER};
@@ -2853,12 +3020,15 @@ test_both_of_an_owner(void **state)
 	RecipeOutput out;
 	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .answer.children = alone,
 	.answer.nchildren = 1};
+	RecipeInput check = list;
 	RecipeInput listed = {.event = RECIPE_NODE_TOUCHED};
 	RecipeInput revocation = {.event = RECIPE_NODE_TOUCHED};
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_RETAINING);
 	list.answer.serial = listed.answer.serial = recipe.serial;
+	give(&recipe, IN_CHECK_WRITERS, &out);
+	check.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
 	revocation.answer.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
@@ -2866,6 +3036,8 @@ test_both_of_an_owner(void **state)
 
 	recipe_step(&recipe, &list, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
+	recipe_step(&recipe, &check, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
 
 	/* the one that is used up is set again, not the other */
 	recipe_step(&recipe, &revocation, &out);
@@ -2882,7 +3054,10 @@ test_both_of_an_owner(void **state)
 	recipe_step(&recipe, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "stat");
 
-	/* the list is in behind that */
+	/* a check behind the list does not answer it */
+	give(&recipe, IN_CHECK_WRITERS, &out);
+	give_children(&recipe, crowd, 2, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	list.answer.children = crowd;
 	list.answer.nchildren = 2;
 	recipe_step(&recipe, &list, &out);
@@ -3312,6 +3487,7 @@ test_serials_wrap(void **state)
 		{AT_OWNER_ALONE, IN_TOUCHED, IN_ALONE, "", RECIPE_REPORT_ALONE},
 		{AT_OWNER_ALONE, IN_TOUCHED, IN_TOUCHED, "list", 0},
 		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_REPORT_CONTENDED},
+		{AT_OWNER, IN_CHECK_WRITERS, IN_SECOND, "", RECIPE_REPORT_WRITER},
 		{AT_OWNER, IN_WATCH_REVOCATION, IN_WATCH_REVOKED, "set", RECIPE_REPORT_REVOKED},
 		{AT_OWNER, IN_WATCH_REVOCATION, IN_TOUCHED, "watch(own)", 0},
 		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
@@ -3476,12 +3652,15 @@ main(void)
 		cmocka_unit_test(test_resume_and_go_on),
 		cmocka_unit_test(test_resume_requeued),
 		cmocka_unit_test(test_requeue_conditions),
-		cmocka_unit_test(test_revocation_watch),
+		cmocka_unit_test(test_check_writers),
+		cmocka_unit_test(test_check_ignores_sibling),
+		cmocka_unit_test(test_check_and_revocation),
 		cmocka_unit_test(test_watch_queue),
 		cmocka_unit_test(test_watch_queue_goes_on),
 		cmocka_unit_test(test_other_clients),
-		cmocka_unit_test(test_watch_queue_and_sibling),
-		cmocka_unit_test(test_both_of_an_owner),
+		cmocka_unit_test(test_watch_queue_ignores_sibling),
+		cmocka_unit_test(test_watch_queue_behind_sibling),
+		cmocka_unit_test(test_all_three_of_an_owner),
 		cmocka_unit_test(test_set_in_use),
 		cmocka_unit_test(test_resume_retaining),
 		cmocka_unit_test(test_ask_retained),

@@ -98,6 +98,7 @@ typedef struct Client
 	bool		guarded;		/* has asked for it */
 	bool		watch_refused;	/* in vain */
 	bool		set_refused;	/* what we are is not reported */
+	bool		looking;		/* is not reported yet */
 	bool		asks_retained;
 	bool		reported_retained;
 	bool		was_unsure;		/* recipe.unsure ahead of the last answer */
@@ -126,6 +127,8 @@ typedef struct Tally
 	unsigned long retried;
 	unsigned long no_token;
 	unsigned long asked_again;	/* for the token */
+	unsigned long no_writer;
+	unsigned long writer;
 	unsigned long revoked;
 	unsigned long mixed;
 	unsigned long alone;
@@ -403,10 +406,8 @@ check_queue_watch(Client *client)
 	model_check(watch != NULL &&
 				(session->connected ? watch->armed : watch->registered),
 				"an owner that watches the queue has a watch, or an answer on its way");
-	model_check(client->alone || client->contended,
-				"an owner that watches the queue is told");
-	for (int i = model->oldest;
-		 i < model->nnodes && session->connected && client->alone; i++)
+	model_check(client->alone, "an owner that watches the queue is told");
+	for (int i = model->oldest; i < model->nnodes && session->connected; i++)
 	{
 		const ModelNode *node = &model->nodes[i];
 
@@ -600,6 +601,7 @@ take_grant(Client *client, const RecipeOutput *out)
 		client->robbed = false;
 		client->token = client->no_token = client->revoked = false;
 		client->guarded = client->watch_refused = client->set_refused = false;
+		client->looking = false;
 		if (client->reported_retained && !client->queued)
 			tally.retained_granted++;
 		client->in_use = true;
@@ -687,7 +689,7 @@ take_end_news(Client *client, const RecipeOutput *out)
 		model_check(!client->wanted || client->owner ||
 					!client->session.alive, "who wants the lock goes on");
 		client->active = client->wanted = client->owner = false;
-		client->created = client->left = false;
+		client->created = client->left = client->looking = false;
 		client->requeued = false;
 		client->in_use = client->giving_way = client->watches_queue = false;
 	}
@@ -716,20 +718,21 @@ take_owner_news(Client *client, const RecipeOutput *out)
 {
 	const Recipe *recipe = &client->recipe;
 
+	if (out->report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+	{
+		model_check(client->looking,
+					"only who checks for writers is told what is behind");
+		client->looking = false;
+	}
 	if (out->report & (RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED))
 	{
 		model_check(client->owner && client->watches_queue,
 			  "only an owner that watches the queue is told who is behind");
+		model_check((recipe->queue_watch != 0) == (out->report == RECIPE_REPORT_ALONE),
+					"who is alone goes on, who is contended does not");
 		client->alone = (out->report & RECIPE_REPORT_ALONE) != 0;
-		model_check(recipe->queue_watch != 0 || !client->alone,
-					"who is alone goes on");
-		model_check(recipe->queue_watch == 0 || client->alone ||
-					recipe->kind == ZNODE_READER,
-					"a contended writer does not");
-		model_check(client->alone || recipe->queue_watch == 0 ||
-					recipe->writer != NULL, "readers know who keeps others");
-		client->contended = !client->alone ||
-			(client->contended && recipe->kind != ZNODE_READER);
+		if (!client->alone)
+			client->contended = true;
 	}
 	if (out->report & RECIPE_REPORT_REVOKED)
 	{
@@ -1054,6 +1057,32 @@ hear_comers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 	tally.comers_gone += entry->result == REQUEST_OK && !found;
 }
 
+/* The answer to a check for writers is in. */
+static void
+hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
+{
+	unsigned	report = RECIPE_REPORT_NO_WRITER;
+
+	for (int i = 0; i < entry->nchildren; i++)
+	{
+		const ModelNode *other = &model->nodes[entry->children[i]];
+
+		if (other->contender &&
+			!is_reader(other->shared, other->sequence) &&
+			znode_before(client->recipe.sequence, other->sequence))
+			report = RECIPE_REPORT_WRITER;
+	}
+	step(client, in);
+	if (report == RECIPE_REPORT_NO_WRITER && scene->strangers)
+		report = client->report;
+	model_check(client->report == report,
+				"who checks for writers is told what is behind");
+	if (report == RECIPE_REPORT_NO_WRITER)
+		tally.no_writer++;
+	else
+		tally.writer++;
+}
+
 /* What the worker learns from an answer, whatever the recipe does with it. */
 static void
 note_answer(Client *client, const ModelEntry *entry)
@@ -1191,7 +1220,11 @@ deliver(ModelSession *session)
 		in.answer.token = entry.czxid;
 	note_answer(client, &entry);
 	note_succession(client, &entry, &in);
-	if (entry.kind == REQUEST_LIST)
+	if (client->looking && entry.kind == REQUEST_CHILDREN &&
+		entry.serial == client->recipe.writer_check &&
+		entry.result != REQUEST_UNKNOWN)
+		hear_writers(client, &entry, &in);
+	else if (entry.kind == REQUEST_LIST)
 		hear_list(client, &entry, &in);
 	else if (client->recipe.comers_list != 0 &&
 			 entry.serial == client->recipe.comers_list)
@@ -1280,7 +1313,7 @@ release(Client *client)
 	note(client, "releases", 0);
 	if (client->owner)
 		see(client, "RELEASES", client->recipe.sequence);
-	client->wanted = client->owner = false;
+	client->wanted = client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
 	step(client, &in);
 }
@@ -1294,7 +1327,7 @@ requeue(Client *client)
 	note(client, "queues again", 0);
 	see(client, "RELEASES", client->recipe.sequence);
 	client->requeued = true;
-	client->owner = false;
+	client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
 	client->queued = client->reported_retained = client->contended = false;
 	client->set_in_use = false;
@@ -1311,6 +1344,17 @@ watch_revocation(Client *client)
 
 	note(client, "watches for a revocation", 0);
 	client->guarded = true;
+	step(client, &in);
+}
+
+/* The worker asks who is behind the owner. */
+static void
+check_writers(Client *client)
+{
+	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
+
+	note(client, "checks for writers", 0);
+	client->looking = true;
 	step(client, &in);
 }
 
@@ -1447,6 +1491,7 @@ restart_worker(ModelSession *session, int applied)
 		client->owner = client->wanted = client->giving_way = false;
 	client->token = client->no_token = client->left = false;
 	client->guarded = client->watch_refused = client->set_refused = false;
+	client->looking = false;
 	recipe_free(&client->recipe);
 	recipe_init(&client->recipe);
 	if (!client->active)
@@ -1728,6 +1773,7 @@ check_liveness(void)
 					"who is first in the queue has the lock");
 		model_check(!client->owner || (client->token && !client->no_token),
 					"an owner comes to know its token");
+		model_check(!client->looking, "who checks for writers is told");
 		if (client->owner && client->guarded && !client->watch_refused)
 		{
 			/* unless it wrote at that moment that it needs the lock */
@@ -1987,7 +2033,7 @@ go_on(Play *play)
 	if (play->scenario->guarded && client->owner && !client->guarded)
 	{
 		watch_revocation(client);
-		watch_queue(client);
+		check_writers(client);
 	}
 	else if (client->guarded && !play->asked)
 	{
@@ -2454,25 +2500,27 @@ choose_retaining(const Mix *mix, Client *client)
 static void
 random_owner(const Mix *mix, Client *client)
 {
-	switch (model_choose(mix->retaining ? 7 : 3))
+	switch (model_choose(mix->retaining ? 8 : 3))
 	{
 		case 0:
 			watch_revocation(client);
 			break;
 		case 1:
-			if (client->session.nentries < MAX_ENTRIES / 4 &&
-				(mix->retaining || model_choose(4) == 0))
-				watch_queue(client);
+			check_writers(client);
 			break;
 		case 2:
 			revoke(client);
 			break;
 		case 3:
+			if (client->session.nentries < MAX_ENTRIES / 4)
+				watch_queue(client);
+			break;
 		case 4:
 		case 5:
+		case 6:
 			put_down(client);
 			break;
-		case 6:
+		case 7:
 			take_up(client);
 			break;
 	}
@@ -2735,9 +2783,9 @@ check_owner_tally(const Mix *mix, const Tally *before,
 				  const ModelTally *model_before)
 {
 	assert_true(tally.revoked > before->revoked);
-	assert_true(tally.alone > before->alone);
+	assert_true(tally.no_writer > before->no_writer);
 	if (mix->clients != 1 || mix->foreigners)
-		assert_true(tally.contended > before->contended);
+		assert_true(tally.writer > before->writer);
 	if (mix->retaining)
 	{
 		assert_true(tally.alone > before->alone + 100);
@@ -2756,6 +2804,8 @@ check_owner_tally(const Mix *mix, const Tally *before,
 		if (mix->refusals)
 			assert_true(tally.contended_unknown > before->contended_unknown);
 	}
+	else
+		assert_true(model_tally.list_events == model_before->list_events);
 }
 
 static void

@@ -90,7 +90,7 @@ begun(Story story)
 	TurnInput	in = drop_at(DROPPED_AT);
 
 	/* one line of the table does not depend on another */
-	in.readers = story.behind != TURN_CONTENDED;
+	in.readers = true;
 	assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
 	assert_int_equal(turn.start, DROPPED_AT);
 	assert_int_equal(turn.due, 2);
@@ -173,8 +173,7 @@ b3_the_first_handoff_asks(void **state)
 		assert_int_equal(turn.behind, behind);
 		turn = granted((Story) {.behind = behind});
 		in.readers = true;
-		assert_int_equal(turn_dropped(&turn, &in), behind == TURN_CONTENDED ?
-						 TURN_GIVE_UP : TURN_HAND_ON);
+		assert_int_equal(turn_dropped(&turn, &in), TURN_HAND_ON);
 		assert_int_equal(turn.behind, behind);
 	}
 	for (int given_up = 0; given_up < 2; given_up++)
@@ -213,12 +212,10 @@ b5_alone_unless_contended(void **state)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		turn_alone(&turn, false);
+		turn_alone(&turn);
 		assert_int_equal(turn.behind, all_behind[i] == TURN_CONTENDED ?
 						 TURN_CONTENDED : TURN_ALONE);
 		assert_false(turn_take_ask(&turn));
-		turn_alone(&turn, true);
-		assert_int_equal(turn.behind, TURN_ALONE);
 	}
 }
 
@@ -282,21 +279,6 @@ b9_a_contender_that_is_gone_takes_all_with_it(void **state)
 /*
  * Lines C: contested
  */
-
-static void
-b10_a_reader_who_would_join_asks_once(void **state)
-{
-	(void) state;
-	for (int i = 0; i < NBEHIND; i++)
-	{
-		Turn		turn = granted((Story) {.behind = all_behind[i]});
-		bool		unknown = all_behind[i] == TURN_UNKNOWN;
-
-		assert_int_equal(turn_ask(&turn), unknown);
-		assert_int_equal(turn.behind, unknown ? TURN_TO_ASK : all_behind[i]);
-		assert_false(turn_ask(&turn));
-	}
-}
 
 static void
 c1_who_had_to_queue_is_contested_twice(void **state)
@@ -533,10 +515,11 @@ d2_readers_give_way_to_a_writer(void **state)
 	(void) state;
 	in.readers = true;
 	assert_int_equal(dropped(turn, in), TURN_HAND_ON);
-	turn = granted((Story) {.behind = TURN_CONTENDED});
+	in.writer_behind = true;
 	assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
-	in.readers = false;
-	assert_int_equal(dropped(turn, in), TURN_HAND_ON);
+	in = retain_at(DROPPED_AT);
+	in.writer_behind = true;
+	assert_int_equal(dropped(turn, in), TURN_GIVE_UP);
 }
 
 static void
@@ -1115,7 +1098,6 @@ main(void)
 		cmocka_unit_test(b7_contended_whatever_was_known),
 		cmocka_unit_test(b8_a_new_worker_knows_of_no_question),
 		cmocka_unit_test(b9_a_contender_that_is_gone_takes_all_with_it),
-		cmocka_unit_test(b10_a_reader_who_would_join_asks_once),
 		cmocka_unit_test(c1_who_had_to_queue_is_contested_twice),
 		cmocka_unit_test(c2_a_grant_at_once_is_one_less),
 		cmocka_unit_test(t1_a_grant_begins_no_turn),

@@ -690,6 +690,7 @@ permit_step(Permit *permit, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case RECIPE_REQUEUE:
 		case RECIPE_READ_QUEUE:
+		case RECIPE_CHECK_WRITERS:
 		case RECIPE_WATCH_QUEUE:
 		case RECIPE_SET_IN_USE:
 			break;				/* of locks only */

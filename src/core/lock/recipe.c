@@ -178,14 +178,17 @@
  *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER; no token, if it is not known
  *				retry, after that -> OWNER: stat
+ *				check for writers -> OWNER: children
+ *				children ok -> OWNER: no writer, or a writer is behind us
+ *				children no node, refused -> OWNER: no writer
+ *				children unknown -> OWNER: children
  *				watch the queue; the watch of the list used up; list unknown;
  *				  look, if the queue is watched -> OWNER: list the children
  *				  and watch them
  *				the watch of the list used up, if we were alone, are exclusive,
  *				  and our note says retain=yes -> OWNER: contended; children,
  *				  to see whether another kind of client has come
- *				list ok -> OWNER: alone; or contended, and then the watch ends
- *				  if we are exclusive
+ *				list ok -> OWNER: alone, or, and then the list ends, contended
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
  *				watch for a revocation, once; that watch used up or unknown ->
@@ -466,6 +469,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	forget_predecessor(recipe);
 	forget_writer(recipe);
 	recipe->blockers = 0;
+	recipe->writer_check = 0;
 	recipe->revocation_watch = 0;
 	recipe->queue_watch = 0;
 	recipe->comers_list = 0;
@@ -1058,6 +1062,14 @@ on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		on_not_ok(recipe, in, out, read_queue, enter_without_directory);
 }
 
+/* List the children: a writer may wait behind our reader. */
+static void
+check_writers(Recipe *recipe, RecipeOutput *out)
+{
+	recipe->writer_check = next_serial(recipe);
+	send_op(out, REQUEST_CHILDREN, NULL, recipe->writer_check);
+}
+
 /*
  * The first writer, or contender, that waits behind us; NULL: there is none.
  * This instance's contender in the other mode does not count: backends wait for
@@ -1078,7 +1090,7 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
 			znode_before(recipe->sequence, contender.sequence) &&
 			(readers_too ||
 			 is_writer(contender.shared, contender.sequence)) &&
-			!(in->sibling && znode_has_uuid(child, in->sibling)) &&
+			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)) &&
 			(first == NULL || znode_before(contender.sequence, first_sequence)))
 		{
 			first = child;
@@ -1100,10 +1112,10 @@ reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
 	ZnodeContender contender;
 	bool		found = false;
 
-	if (recipe->kind != ZNODE_READER || !in->sibling)
+	if (recipe->kind != ZNODE_READER || !recipe->has_sibling)
 		return false;
 	for (int i = 0; i < in->answer.nchildren && !found; i++)
-		found = znode_has_uuid(in->answer.children[i], in->sibling) &&
+		found = znode_has_uuid(in->answer.children[i], recipe->sibling) &&
 			znode_parse_contender(in->answer.children[i], &sibling) &&
 			znode_before(recipe->sequence, sibling.sequence);
 	for (int i = 0; i < in->answer.nchildren && found; i++)
@@ -1118,10 +1130,6 @@ reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
 static void
 on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 {
-	bool		reader = recipe->kind == ZNODE_READER;
-	bool		listed = in->answer.result == REQUEST_OK;
-	const char *first;
-
 	if (recipe->queue_watch == 0 || in->answer.serial != recipe->queue_watch)
 		return;
 	if (in->answer.result == REQUEST_UNKNOWN)
@@ -1131,18 +1139,37 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	}
 
 	/* if that is unknown, the lock must not be withheld from anybody */
-	first = listed ? somebody_behind(recipe, in, !reader) : NULL;
-	recipe->alone = listed && first == NULL &&
+	recipe->alone = in->answer.result == REQUEST_OK &&
+		somebody_behind(recipe, in, recipe->kind != ZNODE_READER) == NULL &&
 		!reader_behind_sibling(recipe, in);
-	forget_writer(recipe);
-	if (reader && first != NULL)
-		recipe->writer = memory_copy(first);
-
-	/* readers may join us again when that writer has left */
-	if (!recipe->alone && !(reader && listed))
+	if (!recipe->alone)
 		recipe->queue_watch = 0;
 	out->report |= recipe->alone ?
 		RECIPE_REPORT_ALONE : RECIPE_REPORT_CONTENDED;
+}
+
+/* Does an exclusive contender wait behind our shared one? */
+static void
+on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+{
+	const char *writer = NULL;
+
+	if (recipe->writer_check == 0 || in->answer.serial != recipe->writer_check)
+		return;
+	if (in->answer.result == REQUEST_UNKNOWN)
+	{
+		check_writers(recipe, out);
+		return;
+	}
+
+	recipe->writer_check = 0;
+	if (in->answer.result == REQUEST_OK)
+		writer = somebody_behind(recipe, in, false);
+	forget_writer(recipe);
+	if (writer != NULL)
+		recipe->writer = memory_copy(writer);
+	out->report |= writer != NULL ?
+		RECIPE_REPORT_WRITER : RECIPE_REPORT_NO_WRITER;
 }
 
 /* Watch our own node: its data may become a request for the lock. */
@@ -1276,7 +1303,10 @@ on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		return;
 	}
 	if (recipe->state == RECIPE_OWNER)
+	{
+		on_writers_listed(recipe, in, out);
 		on_queue_listed(recipe, in, out);
+	}
 	if (in->answer.serial != recipe->serial)
 		return;
 	if (recipe->state == RECIPE_SEARCHING ||
@@ -1532,6 +1562,7 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->dir_known = dir_known;
 	recipe->parents_tried = false;
 	recipe->mkdir_error = 0;
+	recipe->has_sibling = false;
 	recipe->others = false;
 	recipe->comers_list = 0;
 	recipe->was_late = false;
@@ -1611,8 +1642,16 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (recipe->state != RECIPE_OWNER)
 		return;
 
-	if (in->event == RECIPE_WATCH_QUEUE)
-		watch_queue(recipe, out);
+	if (in->event == RECIPE_CHECK_WRITERS || in->event == RECIPE_WATCH_QUEUE)
+	{
+		recipe->has_sibling = in->sibling != NULL;
+		if (in->sibling)
+			memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
+		if (in->event == RECIPE_CHECK_WRITERS)
+			check_writers(recipe, out);
+		else
+			watch_queue(recipe, out);
+	}
 	else if (in->event == RECIPE_SET_IN_USE && recipe->retain)
 	{
 		recipe->retain = false;
@@ -1677,6 +1716,7 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			on_release(recipe, out);
 			break;
 		case RECIPE_REQUEUE:
+		case RECIPE_CHECK_WRITERS:
 		case RECIPE_WATCH_QUEUE:
 		case RECIPE_SET_IN_USE:
 		case RECIPE_WATCH_REVOCATION:

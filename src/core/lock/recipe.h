@@ -40,7 +40,9 @@ typedef enum RecipeEvent
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_REQUEUE,				/* give up the lock, and queue again */
 	RECIPE_READ_QUEUE,			/* read it again, while behind others */
-	RECIPE_WATCH_QUEUE,			/* report who is behind us */
+	RECIPE_CHECK_WRITERS,		/* report whether a writer is behind our
+								 * reader */
+	RECIPE_WATCH_QUEUE,			/* report when any contender is behind us */
 	RECIPE_SET_IN_USE,			/* write that we use the lock */
 	RECIPE_WATCH_REVOCATION,	/* watch our own node for a revocation */
 	RECIPE_MKDIR_DONE,
@@ -68,9 +70,8 @@ typedef struct RecipeInput
 	RequestAnswer answer;		/* of the *_DONE events; of watches "serial" */
 	int32_t		next;			/* CREATE_DONE: this number, like 0, owns the
 								 * lock with nothing read */
-	const uint8_t *sibling;		/* CHILDREN_DONE: UUID of this instance's
-								 * writer, which does not count behind our
-								 * reader, or NULL */
+	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of this
+								 * instance's other contender, or NULL */
 	bool		orphan;			/* WATCH_DONE, STAT_DONE: of our session, but
 								 * no contender's */
 } RecipeInput;
@@ -87,25 +88,26 @@ typedef struct RecipeInput
 #define RECIPE_REPORT_STRANGER	(1 << 8)	/* a child that is no contender */
 #define RECIPE_REPORT_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * with one name */
-#define RECIPE_REPORT_REVOKED		(1 << 10)	/* requested by another
+#define RECIPE_REPORT_NO_WRITER		(1 << 10)	/* checked: none behind us */
+#define RECIPE_REPORT_WRITER		(1 << 11)	/* checked: one behind us */
+#define RECIPE_REPORT_REVOKED		(1 << 12)	/* requested by another
 												 * client */
-#define RECIPE_REPORT_ALONE		(1 << 11)	/* queue watched: nobody is behind
-											 * us until reported; behind a
-											 * reader, no writer */
-#define RECIPE_REPORT_CONTENDED		(1 << 12)	/* queue watched: others are
+#define RECIPE_REPORT_ALONE		(1 << 13)	/* queue watched: nobody is behind
+											 * us until reported */
+#define RECIPE_REPORT_CONTENDED		(1 << 14)	/* queue watched: others are
 												 * behind us */
-#define RECIPE_REPORT_RETAINED	(1 << 13)	/* only owners are ahead, and
+#define RECIPE_REPORT_RETAINED	(1 << 15)	/* only owners are ahead, and
 											 * the last may be retained: it
 											 * answers */
-#define RECIPE_REPORT_LATE		(1 << 14)	/* others use the directory, whose
+#define RECIPE_REPORT_LATE		(1 << 16)	/* others use the directory, whose
 											 * counter comes to its end; with
 											 * FAILED: has ended */
-#define RECIPE_REPORT_RENEWED		(1 << 15)	/* the directory is made again
+#define RECIPE_REPORT_RENEWED		(1 << 17)	/* the directory is made again
 												 * before its counter ends */
-#define RECIPE_REPORT_PERSISTENT	(1 << 16)	/* out->stranger is named like
+#define RECIPE_REPORT_PERSISTENT	(1 << 18)	/* out->stranger is named like
 												 * a contender, but not
 												 * ephemeral */
-#define RECIPE_REPORT_NO_TOKEN	(1 << 17)	/* the token was refused:
+#define RECIPE_REPORT_NO_TOKEN	(1 << 19)	/* the token was refused:
 											 * out->error */
 
 /* A permit takes a step of each of its two recipes; see permit.c. */
@@ -165,8 +167,12 @@ typedef struct Recipe
 	uint32_t	comers_list;	/* serial of the list that shows who has come,
 								 * or 0 */
 	bool		others;			/* another kind of client was in the queue */
-	char	   *writer;			/* OWNER: the first one behind our reader in
-								 * that list; malloc'd, or NULL */
+	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
+								 * or 0 */
+	char	   *writer;			/* OWNER: the first one behind us that it has
+								 * found; malloc'd, or NULL */
+	bool		has_sibling;	/* OWNER: a writer of this instance is known */
+	uint8_t		sibling[ZNODE_UUID_BYTES];	/* and does not count behind us */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */

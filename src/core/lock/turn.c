@@ -53,15 +53,13 @@
  *	B3	handed on; unknown, not contested, not readers
  *											-> to ask
  *	B4	the worker takes the question		to ask -> asked
- *	B5	alone (reported by the worker)		-> alone, unless contended and not
- *											   readers
+ *	B5	alone (reported by the worker)		-> alone, unless contended
  *	B6	the connection is lost				alone -> asked (the worker checks
  *											   again when it has one)
  *	B7	contended (reported by the worker)	-> contended
  *	B8	a new worker						-> unknown, unless contended: it
  *											   knows of no question
  *	B9	the contender is gone				-> unknown
- *	B10	a reader would join; unknown		-> to ask
  *
  *	contested: may others be about to come again?
  *	C1	granted, and we had to queue		2: for this grant and the next
@@ -86,7 +84,7 @@
  *
  *	dropped: the last holder gives the slot back
  *	D1	a permit, which is one backend's own	give up
- *	D2	readers, contended (by a writer)		give up
+ *	D2	a writer waits behind our readers		give up
  *	D3	no taker; alone, a retain time, and room
  *												retain
  *	D4	no taker, no other mail waits			give up
@@ -196,7 +194,7 @@ turn_granted(Turn *turn, bool queued, bool retainable, int64_t now)
 	else if (turn->contested > 0)
 		turn->contested--;
 	if (retainable)
-		turn_alone(turn, false);
+		turn_alone(turn);
 	return keep_until(turn, 0);
 }
 
@@ -254,17 +252,11 @@ turn_gone(Turn *turn, int32_t release_time, int64_t now)
 	return release_time;
 }
 
-/*
- * turn_alone
- *		No other contender is behind ours, and the worker will learn of any.
- *
- * "readers": the contender is that of readers, whose queue is watched when a
- * writer stands in it, too: that one has left.
- */
+/* No other contender is behind ours, and the worker will learn of any. */
 void
-turn_alone(Turn *turn, bool readers)
+turn_alone(Turn *turn)
 {
-	if (turn->behind != TURN_CONTENDED || readers)
+	if (turn->behind != TURN_CONTENDED)
 		turn->behind = TURN_ALONE;
 }
 
@@ -309,21 +301,6 @@ turn_new_worker(Turn *turn)
 {
 	if (turn->behind != TURN_CONTENDED)
 		turn->behind = TURN_UNKNOWN;
-}
-
-/*
- * turn_ask
- *		A reader would join others that hold the lock, if nobody waits behind.
- *
- * Returns whether the worker must be told to watch the queue.
- */
-bool
-turn_ask(Turn *turn)
-{
-	if (turn->behind != TURN_UNKNOWN)
-		return false;
-	turn->behind = TURN_TO_ASK;
-	return true;
 }
 
 /*
@@ -389,8 +366,7 @@ turn_dropped(Turn *turn, const TurnInput *in)
 {
 	TurnDecision decision = TURN_GIVE_UP;
 
-	if (in->permit || (in->readers && turn->behind == TURN_CONTENDED) ||
-		ZK_MUTATED(ZK_NOT_HANDED_ON))
+	if (in->permit || in->writer_behind || ZK_MUTATED(ZK_NOT_HANDED_ON))
 		return TURN_GIVE_UP;
 	if (turn->start == 0)
 		begin_turn(turn, in->waiting, in->now);
@@ -406,9 +382,12 @@ turn_dropped(Turn *turn, const TurnInput *in)
 	turn->idle_since = in->now;
 	turn->idle = decision == TURN_RETAIN ? TURN_RETAINED :
 		decision == TURN_LEAVE ? TURN_LEFT : TURN_HANDED_ON;
-	if (decision == TURN_HAND_ON && turn->contested == 0 && !in->readers &&
-		turn_ask(turn))
+	if (decision == TURN_HAND_ON && turn->behind == TURN_UNKNOWN &&
+		turn->contested == 0 && !in->readers)
+	{
+		turn->behind = TURN_TO_ASK;
 		decision = TURN_HAND_ON_AND_ASK;
+	}
 	return decision;
 }
 

@@ -42,8 +42,7 @@ typedef enum TurnBehind
 								 * not opened its mail */
 	TURN_ASKED,					/* it has; there is no valid answer yet */
 	TURN_ALONE,					/* nobody; the worker would learn of it */
-	TURN_CONTENDED				/* somebody: behind an exclusive contender, as
-								 * long as we own the lock */
+	TURN_CONTENDED				/* somebody, as long as we own the lock */
 } TurnBehind;
 
 /* Why no backend holds a lock that the instance owns. */
@@ -99,7 +98,8 @@ typedef struct TurnInput
 	bool		mail_waiting;	/* other mail waits for the worker's flight */
 	bool		room;			/* idle contenders leave room for others */
 	bool		permit;			/* the contender is a permit */
-	bool		readers;		/* ... or is that of readers */
+	bool		readers;		/* ... or is that of readers, */
+	bool		writer_behind;	/* and a writer waits behind it */
 } TurnInput;
 
 /* the contender and the queue */
@@ -108,14 +108,13 @@ extern int64_t turn_granted(Turn *turn, bool queued, bool retainable,
 extern void turn_given_up(Turn *turn, int64_t now);
 extern void turn_unknown(Turn *turn);
 extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
-extern void turn_alone(Turn *turn, bool readers);
+extern void turn_alone(Turn *turn);
 extern void turn_unwatched(Turn *turn);
 extern TurnDecision turn_contended(Turn *turn, bool idle, bool taker,
 								   int waiting, int64_t now);
 
 /* the worker's mail */
 extern void turn_new_worker(Turn *turn);
-extern bool turn_ask(Turn *turn);
 extern bool turn_take_ask(Turn *turn);
 
 /* the slot's own events */

@@ -23,10 +23,11 @@
  * (foreign.c).  Nothing is sent before a scan has found edges, but by a worker
  * that resumes a session, which may have left something.
  *
- * Order.  A confirm must have gone when the contender of one of its edges goes.
- * flight.c sends one create or delete of each owner in a flight, and all of a
- * flight in the order of their submission.  So each create and delete of ours
- * has an owner of its own, as long as it is out.
+ * Order.  A confirm must have gone when the contender of one of its edges goes,
+ * and must not come behind its own delete.  What a batch that fails contains
+ * is sent again, perhaps behind the rest of its flight.  So our creates and
+ * deletes are in no batch: flight.c sends them in the order of submission,
+ * ahead of the deletes of contenders.
  *
  * Reads.  Any client may have written what is read, so each read begins with a
  * stat: no text is read that is not ephemeral or is longer than ours are, and
@@ -62,9 +63,6 @@
 /* Our groups have this bit, which those of fleet.c take long to reach. */
 #define GROUP_BIT			UINT32_C(0x80000000)
 
-/* More creates and deletes than are out at a time. */
-#define NWRITERS			(2 * DEADLOCK_CYCLES + DEADLOCK_TEXTS)
-
 /* A directory with more children is not listed; see DEADLOCK_CHILDREN, too. */
 #define MAX_CHILDREN		2000
 
@@ -94,9 +92,7 @@ static struct
 								 * is anything to be scanned */
 	bool		for_sessions;	/* one is due because of foreign servers */
 
-	uint32		owner;			/* of our requests, but creates and deletes */
-	uint32		writers[NWRITERS];	/* of those, in turn */
-	int			next_writer;
+	uint32		owner;			/* of our requests */
 	HTAB	   *reading;
 	int64		set_zxid;		/* of the latest write of a text */
 	int64		act_zxid;		/* of the act whose answer is handled, or 0 */
@@ -122,13 +118,9 @@ renew_owners(void)
 	if (deadlock.owner != 0)
 	{
 		session_remove_owner(deadlock.owner);
-		for (int i = 0; i < NWRITERS; i++)
-			session_remove_owner(deadlock.writers[i]);
 		hash_destroy(deadlock.reading);
 	}
 	deadlock.owner = session_add_owner(on_answer, NULL);
-	for (int i = 0; i < NWRITERS; i++)
-		deadlock.writers[i] = session_add_owner(on_answer, NULL);
 	memset(&ctl, 0, sizeof(ctl));
 	ctl.keysize = sizeof(uint32);
 	ctl.entrysize = sizeof(Reading);
@@ -159,8 +151,6 @@ static void
 submit(const Request *request)
 {
 	Request		copy = *request;
-	bool		writes = request->group == 0 &&
-		(request->kind == REQUEST_CREATE || request->kind == REQUEST_DELETE);
 
 	ereport(DEBUG3,
 			(errmsg_internal("deadlock request %u: kind %d, %s, group %u",
@@ -175,9 +165,9 @@ submit(const Request *request)
 	}
 	if (copy.group != 0)
 		copy.group |= GROUP_BIT;
-	session_submit(writes ?
-				   deadlock.writers[deadlock.next_writer++ % NWRITERS] :
-				   deadlock.owner, &copy);
+	else
+		copy.alone = true;
+	session_submit(deadlock.owner, &copy);
 }
 
 static void

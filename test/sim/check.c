@@ -803,9 +803,9 @@ note_ended(int64_t id, bool outside)
 
 /*
  * A session of the instance has ended, with contenders whose paths have so many
- * bytes.  Those of which a batch of deletes has failed are beside those for
- * which they were to make room.  What an older copy has given back to it counts
- * beside all.
+ * bytes, without those whose delete was in a batch that has failed: it goes
+ * again behind creates for which it was to make room (contender.c).  What an
+ * older copy has given back to it counts beside all.
  */
 void
 check_session_ended(int instance, int64_t id, int bytes)
@@ -877,7 +877,8 @@ undisturbed_from(void)
 /*
  * Time: a lock that is free, and fairness: with another instance in the queue,
  * an instance hands a lock on for its quantum from the end of its first section
- * on.  Where nothing disturbs (for time: any more), and claims do not end by
+ * on; who wants it when nobody has it or waits for it comes before those who
+ * come while he waits for the lease.  Where nothing disturbs (for time: any more), and claims do not end by
  * themselves.
  */
 static void
@@ -927,6 +928,8 @@ check_turn(int number, int name, SimMode mode)
 		since > undisturbed_from() && now - since > GRANT_US)
 		sim_violation("time", "lock %d was free for %" PRId64
 					  " us while client %d waited", name, now - since, number);
+	if (client->since > turn->left_at && client->since < others_since)
+		return;
 	if (turn->left_at > others_since)
 		others_since = turn->left_at;
 	if (mode == SIM_EXCLUSIVE && turn->left_at != 0 &&

@@ -117,6 +117,13 @@ typedef struct Server
 	bool		touched[MAX_SESSIONS];
 } Server;
 
+/* The path of a node whose delete was in a multi that failed. */
+typedef struct Undeleted
+{
+	struct Undeleted *next;
+	const char *path;
+} Undeleted;
+
 typedef struct Session
 {
 	int64_t		id;
@@ -129,6 +136,7 @@ typedef struct Session
 								 * also if another copy has it again */
 	int			instance;
 	Connection *connection;		/* the latest */
+	Undeleted  *undeleted;
 } Session;
 
 static EnsembleOptions options;
@@ -1020,6 +1028,20 @@ tell_of_act(const Request *request, bool done)
 }
 
 static void
+note_undeleted(Session *session, const Request *multi)
+{
+	for (int i = 0; i < multi->nops; i++)
+		if (multi->ops[i].kind == REQUEST_DELETE)
+		{
+			Undeleted  *node = sim_alloc(sizeof(Undeleted));
+
+			node->path = sim_strdup(multi->ops[i].path);
+			node->next = session->undeleted;
+			session->undeleted = node;
+		}
+}
+
+static void
 carry_out_multi(Request *request, Reply *reply, Draft *draft)
 {
 	reply->nresults = request->nops;
@@ -1035,8 +1057,20 @@ carry_out_multi(Request *request, Reply *reply, Draft *draft)
 			reply->err = err;
 	}
 	if (reply->err != ZOK)
+	{
 		draft->n = 0;
+		note_undeleted(find_session(request->session), request);
+	}
 	tell_of_act(request, reply->err == ZOK);
+}
+
+static bool
+is_undeleted(const Session *session, const char *path)
+{
+	for (const Undeleted *node = session->undeleted; node; node = node->next)
+		if (strcmp(node->path, path) == 0)
+			return true;
+	return false;
 }
 
 /* All ephemeral nodes of a session go with it, in one transaction. */
@@ -1055,7 +1089,8 @@ end_session(Session *session, Request *request)
 		for (Node *node = servers[leader].tree.buckets[i]; node; node = node->next)
 			if (node->owner == session->id)
 			{
-				if (strncmp(node->path, "/zklock/%", 9) != 0)
+				if (strncmp(node->path, "/zklock/%", 9) != 0 &&
+					!is_undeleted(session, node->path))
 					bytes += 4 + strlen(node->path);
 				add_change(&draft, (Change) {
 					.kind = CHANGE_DELETE,.path = node->path

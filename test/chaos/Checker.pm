@@ -627,7 +627,7 @@ sub _is_restarted
 	my $hold = $self->{hold}{$claim} or return 0;
 
 	return grep {
-		$_->{kind} =~ /^restart-/
+		$_->{kind} =~ /^(?:restart-|other-library$)/
 		  && $_->{instances}
 		  && $_->{instances}[0] eq $hold->{instance}
 		  && $_->{end} > $hold->{entered}

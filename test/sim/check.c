@@ -1845,7 +1845,8 @@ check_deadlock(int number, bool local)
 	if (!client->in_cycle && client->maybe_in_cycle)
 		totals.unclear++;
 	else if (!client->in_cycle && !local && client->ended_here &&
-			 client->cycle_ended_at != 0 && !was_looked_at(client))
+			 client->cycle_ended_at != 0 && !was_looked_at(client) &&
+			 !may_be_behind_gone(client))
 		sim_violation("victims", "client %d: its deadlock had ended here",
 					  number);
 	else if (!client->in_cycle &&

@@ -159,6 +159,7 @@ typedef struct Turn
 								 * ended; or 0 */
 	int64_t		busy_at;		/* when one that had it, or waited, was the last
 								 * to end that */
+	int64_t		writer_at;		/* when a wait for it alone was the last to end */
 	int64_t		nobody_at;		/* since when nobody has it; 0: somebody has */
 	int64_t		spare_at;		/* the same of the last permit */
 }			Turn;
@@ -638,6 +639,8 @@ check_want_end(int number)
 		Turn	   *turn = &turns[clients[number].names[i]];
 
 		turn->busy_at = sim_now();
+		if (clients[number].mode == SIM_EXCLUSIVE)
+			turn->writer_at = sim_now();
 		if (clients[number].nnames > 1)
 			turn->contender = 0;	/* it may have had it meanwhile */
 	}
@@ -1757,13 +1760,22 @@ may_be_behind_victim(const Client *client)
 }
 
 /*
- * The same where the process of a writer has ended: if its whole instance has,
- * the znode stays until the session ends, or the next worker deletes it.
+ * The same where a writer has given up, or its process has ended: if its whole
+ * instance has, the znode stays until the session ends, or the next worker
+ * deletes it.
  */
 static bool
 may_be_behind_gone(const Client *client)
 {
-	return client->mode == SIM_SHARED && writer_gone_at != 0 &&
+	const		DoneAct *act = find_act(client);
+
+	if (client->mode != SIM_SHARED)
+		return false;
+	for (int i = 0; act != NULL && act->between && i < client->nnames; i++)
+		if (turns[client->names[i]].writer_at != 0 &&
+			sim_now() - turns[client->names[i]].writer_at <= grace_us)
+			return true;
+	return writer_gone_at != 0 &&
 		sim_now() - writer_gone_at <= workload_timeout_ms() * 2000 + grace_us;
 }
 

@@ -131,7 +131,8 @@ typedef struct Session
 	/* the connection */
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and the next one to be sent, or "" */
-	bool		sync_check_out; /* to the connected server */
+	int			sync_checks;	/* so many are out, also those of earlier
+								 * connections */
 	bool		checked;		/* that server has answered it, */
 	bool		synced;			/* and lacks nothing */
 	zoo_op_result_t sync_check_result;
@@ -359,7 +360,8 @@ session_close(void)
 	free_delivered();
 	client_close(&session.client);
 	session.features.out = NULL;
-	session.synced = session.checked = session.sync_check_out = false;
+	session.synced = session.checked = false;
+	session.sync_checks = 0;
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
 	session.heartbeat_out = false;
@@ -488,7 +490,7 @@ send_sync_check(void)
 	sigset_t	saved;
 
 	fault_enter_library(&saved);
-	session.sync_check_out =
+	session.sync_checks +=
 		client_send_check(&session.client, &session.sync_check_result,
 						  client_answer_sync_check, &session.client) == ZOK;
 	fault_leave_library(&saved);
@@ -532,7 +534,7 @@ session_flush(void)
 		session.synced = true;
 	if (session.synced)
 		flight_send(&session.flight, now_ms);
-	else if (!session.checked && !session.sync_check_out)
+	else if (!session.checked && session.sync_checks == 0)
 		send_sync_check();
 	return again_ms;
 }
@@ -632,11 +634,16 @@ fill_unfit(uint32 missing, SessionEvent *event)
 	return true;
 }
 
-/* The sync check has been answered, or has failed; returns as take_event(). */
+/*
+ * A sync check has been answered, or has failed; returns as take_event().
+ *
+ * If another one is out, this one may be that of an earlier connection.
+ */
 static bool
 end_sync_check(int code, SessionEvent *event)
 {
-	session.sync_check_out = false;
+	if (--session.sync_checks > 0)
+		return false;
 	if (session.client.connected && client_is_leaders(code))
 	{
 		session.silent_connections = 0;
@@ -721,7 +728,7 @@ end_connection(void)
 	if (session.client.connected)
 		session.silent_connections++;
 	session.client.connected = false;
-	session.sync_check_out = session.checked = false;
+	session.checked = false;
 	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect(&session.flight);
 	lease_disconnect(&session.lease);

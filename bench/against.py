@@ -17,7 +17,7 @@ from statistics import median
 from types import SimpleNamespace
 
 from bounds import interval, number
-from commands import Counting, Failed, pg_ctl, pgbench, run_command
+from commands import Counting, Failed, pg_ctl, pgbench_line, run_command
 
 CLOSE = 0.01                # how near the ends of a row's interval must be to its median
 LEAST_ROUNDS = 6            # fewer have no interval
@@ -92,7 +92,7 @@ class Side:
 
     def time_of(self, a_row, *amount):
         """What a transaction takes, by the rate that pgbench tells, in s."""
-        answer = run_command(pgbench(self.port, *self.options(a_row), *amount))
+        answer = run_command(pgbench_line(self.port, *self.options(a_row), *amount))
         rates = [float(line.split()[2]) for line in answer.splitlines() if line.startswith("tps")]
         if not rates or rates[0] == 0:
             raise Failed("pgbench does not tell the rate: " + answer)

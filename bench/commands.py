@@ -59,7 +59,7 @@ def pg_ctl(action, directory, *settings, before=(), program="pg_ctl"):
             raise Failed("%s: %s: %s" % (" ".join(command), ending(status), why))
 
 
-def pgbench(port, *options):
+def pgbench_line(port, *options):
     return ["pgbench", "-h", env["BENCH_SOCKETS"], "-p", port, "-U", "postgres",
             *options, "postgres"]
 
@@ -111,7 +111,7 @@ class Counting:
         """By the server processes of a run: pgbench has two, one after the other.
         The first looks at its tables, which is the same in each run."""
         before = len(self.ended())
-        run_command(pgbench(self.port, "--random-seed=1", "-n", "-D", "run=%d" % run,
+        run_command(pgbench_line(self.port, "--random-seed=1", "-n", "-D", "run=%d" % run,
                             *options))
         wait_until(lambda: len(self.ended()) == before + 2, "both are disconnected")
         files = ["%s.%s" % (self.label, pid) for pid in self.ended()[before:]]

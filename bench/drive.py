@@ -31,7 +31,7 @@ from kazoo.client import KazooClient
 import bounds
 import servers
 from commands import (
-    ANSWER_LIMIT, Counting, Failed, Hangs, ending, last_words, pg_ctl, pgbench, run_command,
+    ANSWER_LIMIT, Counting, Failed, Hangs, ending, last_words, pg_ctl, pgbench_line, run_command,
     wait_until)
 
 MODES = {
@@ -887,7 +887,7 @@ PGBENCH_SETTINGS = {"without": [], "with": ["shared_preload_libraries=zklock"]}
 
 
 def pgbench_command(name, *options):
-    return pgbench(PGBENCH_PORTS[name], *options)
+    return pgbench_line(PGBENCH_PORTS[name], *options)
 
 
 pgbench_filled = set()

@@ -325,15 +325,16 @@ def report():
             continue
         of = {metric: [median(figures[operation, size, metric]) for size in SIZES]
               for metric in ("elapsed", "processor")}
-        ratios = {metric: [large / small if small else float("nan") for large, small in
+        # processor time comes in ticks of the clock: there may be none
+        ratios = {metric: [large / small for large, small in
                            zip(figures[operation, SIZES[-1], metric],
-                               figures[operation, SIZES[0], metric])]
+                               figures[operation, SIZES[0], metric]) if small]
                   for metric in of}
         lines.append("| %s | %s | %s | %s |" % (
             what, " | ".join("%s (%s)" % (shown(a), shown(b))
                              for a, b in zip(of["elapsed"], of["processor"])),
-            *("%.2f (%.2f to %.2f)" % (median(ratios[metric]), min(ratios[metric]),
-                                       max(ratios[metric])) for metric in of)))
+            *("%.2f (%.2f to %.2f)" % (median(ratio), min(ratio), max(ratio)) if ratio else "–"
+              for ratio in ratios.values())))
     with open(os.path.join(out, "scale.md"), "w") as file:
         file.write("\n".join(lines) + "\n")
     print("\n".join(line for line in lines if line.count("|") > 3))

@@ -112,7 +112,7 @@ class Counting:
         The first looks at its tables, which is the same in each run."""
         before = len(self.ended())
         run_command(pgbench_line(self.port, "--random-seed=1", "-n", "-D", "run=%d" % run,
-                            *options))
+                                 *options))
         wait_until(lambda: len(self.ended()) == before + 2, "both are disconnected")
         files = ["%s.%s" % (self.label, pid) for pid in self.ended()[before:]]
         wait_until(lambda: all(map(self.total, files)), "the counts of the server processes")

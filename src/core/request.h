@@ -78,8 +78,8 @@ typedef struct Request
 	bool		exact;			/* of CREATE: not sequential */
 	bool		persistent;		/* of MKDIR, MKDIRS: not a container; of these
 								 * and SET_ACL: readable by anybody */
-	bool		alone;			/* of CREATE and DELETE: in no batch, which
-								 * could fail, and ahead of all batches */
+	bool		alone;			/* of CREATE and DELETE: the request is in no
+								 * batch, and is sent before all batches */
 	uint32_t	group;			/* of CREATE, SET, CHECK and DELETE:
 								 * consecutive requests with the same group
 								 * are one multi; or 0 */

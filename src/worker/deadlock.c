@@ -27,7 +27,7 @@
  * and must not come behind its own delete.  What a batch that fails contains
  * is sent again, perhaps behind the rest of its flight.  So our creates and
  * deletes are in no batch: flight.c sends them in the order of submission,
- * ahead of the deletes of contenders.
+ * before it sends the deletes of contenders.
  *
  * Reads.  Any client may have written what is read, so each read begins with a
  * stat: no text is read that is not ephemeral or is longer than ours are, and

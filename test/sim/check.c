@@ -159,7 +159,7 @@ typedef struct Turn
 								 * ended; or 0 */
 	int64_t		busy_at;		/* when one that had it, or waited, was the last
 								 * to end that */
-	int64_t		writer_at;		/* when a wait for it alone was the last to end */
+	int64_t		writer_at;		/* when an exclusive wait was the last to end */
 	int64_t		nobody_at;		/* since when nobody has it; 0: somebody has */
 	int64_t		spare_at;		/* the same of the last permit */
 }			Turn;
@@ -880,9 +880,9 @@ undisturbed_from(void)
 /*
  * Time: a lock that is free, and fairness: with another instance in the queue,
  * an instance hands a lock on for its quantum from the end of its first section
- * on; who wants it when nobody has it or waits for it comes before those who
- * come while he waits for the lease.  Where nothing disturbs (for time: any more), and claims do not end by
- * themselves.
+ * on.  A client that asked when nobody had the lock or waited for it comes
+ * before those that ask while it waits for the lease.  Where nothing disturbs
+ * (for time: any more), and claims do not end by themselves.
  */
 static void
 check_turn(int number, int name, SimMode mode)

@@ -16,12 +16,12 @@
  * container there, and writes that must be in no batch.  So the order of each
  * owner's operations is kept, but not that between owners.  A flight has at
  * most one write in a batch for each owner.  A write that is alone in its
- * flight is sent without a multi.  The delete and
- * the create of a requeue are one write, which is never split; its answer is
- * one, and an error is that of the part that failed.  The operations of a
- * group, which may include checks and sets, are a multi of their own, behind
- * the batches, and not in order with the other writes of their owner: neither
- * those in batches nor those that must be in none.
+ * flight is sent without a multi.  The delete and the create of a requeue are
+ * one write, which is never split; its answer is one, and an error is that of
+ * the part that failed.  The operations of a group, which may include checks
+ * and sets, are a multi of their own, behind the batches, and not in order
+ * with the other writes of their owner: neither those in batches nor those
+ * that must be in none.
  *
  * One flight is out at a time.  Two, each with half of the operations, do not
  * pay: with them the raw client of bench/ does 35,231 cycles a second, and

@@ -131,9 +131,9 @@ typedef struct Session
 	/* the connection */
 	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
 	const char *next_auth;		/* ... and the next one to be sent, or "" */
-	int			sync_checks;	/* so many are out, also those of earlier
-								 * connections */
-	bool		checked;		/* that server has answered it, */
+	int			sync_checks;	/* number of sync checks without an answer,
+								 * with those of earlier connections */
+	bool		checked;		/* the server has answered the latest one, */
 	bool		synced;			/* and lacks nothing */
 	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */

@@ -238,6 +238,7 @@ static int64_t disturbed_until;
 static int64_t slow_until;		/* requests fail, and are sent again */
 static uint64_t wanted;			/* locks */
 static uint64_t handed;			/* of those, on by others of the instance */
+static uint64_t again;			/* contenders for a writer that had one */
 static uint64_t faults_before;	/* this schedule */
 static uint64_t asked;			/* times a commit has asked for a proof */
 static uint64_t requests_before;	/* the last part of its rest */
@@ -268,7 +269,7 @@ check_schedule_begin(void)
 	memset(former_leases, 0, sizeof(former_leases));
 	writer_gone_at = 0;
 	claims_begin();
-	wanted = handed = asked = 0;
+	wanted = handed = again = asked = 0;
 	faults_before = totals.faults;
 	restored_at = 0;
 	bound_us = 0;
@@ -972,6 +973,24 @@ check_denied(int number, int64_t timeout_ms)
 					  number, client->names[0]);
 }
 
+/* Does a client of this instance wait for the name as a writer? */
+static bool
+has_waiting_writer(int instance, int name)
+{
+	for (int i = 0; i < nclients; i++)
+	{
+		const Client *client = &clients[i];
+
+		if (!client->known || !client->waits || client->instance != instance ||
+			client->mode != SIM_EXCLUSIVE)
+			continue;
+		for (int j = 0; j < client->nnames; j++)
+			if (client->names[j] == name)
+				return true;
+	}
+	return false;
+}
+
 void
 check_acquired(int number, int name, SimMode mode, bool session, bool mine)
 {
@@ -979,6 +998,8 @@ check_acquired(int number, int name, SimMode mode, bool session, bool mine)
 	const Hold *first = find_hold_of_claim(client, name);
 
 	totals.acquired++;
+	again += mode == SIM_SHARED &&
+		has_waiting_writer(client->instance, name);
 	check_turn(number, name, mode);
 	handed += client->next;
 	client->next = false;
@@ -2069,7 +2090,9 @@ check_asked(void)
  * Requests, as doc/performance.md has them: a contender for a lock that is
  * wanted, and none if it is handed on; while there are any, a write every
  * tenth of the timeout, and as many of the instance's own znode.  At rest
- * there are none.
+ * there are none.  A reader gives up the contender ahead of it of the writers
+ * that wait behind it in its instance, which get another one when it has the
+ * lock.
  */
 static void
 check_requests(void)
@@ -2091,10 +2114,11 @@ check_requests(void)
 					  counts.heartbeats);
 	if (!workload_permits_are_used() && !workload_counter_ends() &&
 		schedule_longest_nap() <= PROMPT_US &&
-		counts.contenders > wanted - (workload_hands_on() ? handed : 0))
+		counts.contenders > wanted + again - (workload_hands_on() ? handed : 0))
 		sim_violation("requests", "%" PRIu64 " contenders for %" PRIu64
-					  " locks, of which %" PRIu64 " were handed on",
-					  counts.contenders, wanted, handed);
+					  " locks, of which %" PRIu64
+					  " were handed on, and %" PRIu64 " again for writers",
+					  counts.contenders, wanted, handed, again);
 }
 
 void

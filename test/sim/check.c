@@ -712,10 +712,12 @@ typedef struct QueueLook
 	uint64_t	own;			/* the beginning of its UUID, and that: the
 								 * numbers of a new directory begin at 0 */
 	int64_t		first_other;	/* that excludes it, or -1 */
+	int64_t		other_since;	/* when that one was created */
 } QueueLook;
 
 static void
-look_at_contender(const char *child, int instance, int64_t number, void *arg)
+look_at_contender(const char *child, int instance, int64_t number,
+				  int64_t created, void *arg)
 {
 	QueueLook  *look = arg;
 	bool		reads = strstr(child, "__READ__") != NULL;
@@ -728,7 +730,9 @@ look_at_contender(const char *child, int instance, int64_t number, void *arg)
 	if (*first >= 0 && number >= *first)
 		return;
 	*first = number;
-	if (instance == look->instance)
+	if (instance != look->instance)
+		look->other_since = created;
+	else
 		look->own = strtoull(child + strlen("_c_"), NULL, 16) << 32 |
 			(uint32_t) number;
 }
@@ -881,9 +885,10 @@ undisturbed_from(void)
 /*
  * Time: a lock that is free, and fairness: with another instance in the queue,
  * an instance hands a lock on for its quantum from the end of its first section
- * on.  A client that asked when nobody had the lock or waited for it comes
- * before those that ask while it waits for the lease.  Where nothing disturbs
- * (for time: any more), and claims do not end by themselves.
+ * on, or from when the other one came.  A client that asked when nobody had the
+ * lock or waited for it comes before those that ask while it waits for the
+ * lease.  Where nothing disturbs (for time: any more), and claims do not end by
+ * themselves.
  */
 static void
 check_turn(int number, int name, SimMode mode)
@@ -934,8 +939,9 @@ check_turn(int number, int name, SimMode mode)
 					  " us while client %d waited", name, now - since, number);
 	if (client->since > turn->left_at && client->since < others_since)
 		return;
-	if (turn->left_at > others_since)
-		others_since = turn->left_at;
+	others_since = turn->left_at;
+	if (look.first_other >= 0 && look.other_since > others_since)
+		others_since = look.other_since;
 	if (mode == SIM_EXCLUSIVE && turn->left_at != 0 &&
 		look.first_other >= 0 && others_since > undisturbed_from() &&
 		now - others_since > workload_quantum_ms() * 1000 + NEWS_US + slow_us)

@@ -2020,7 +2020,10 @@ ensemble_visit(NodeVisitor visit, void *arg)
 			visit(node->path, node->owner, node->czxid, arg);
 }
 
-/* The contenders in a directory: what is of a session, with its number. */
+/*
+ * The contenders in a directory: what is of a session, with its number, and
+ * the time at which it was created.
+ */
 void
 ensemble_look_at_queue(const char *path, QueueVisitor visit, void *arg)
 {
@@ -2035,7 +2038,8 @@ ensemble_look_at_queue(const char *path, QueueVisitor visit, void *arg)
 
 		if (session != NULL && strlen(name) > 10)
 			visit(name, session->instance,
-				  strtoll(name + strlen(name) - 10, NULL, 10), arg);
+				  strtoll(name + strlen(name) - 10, NULL, 10),
+				  child->ctime * 1000, arg);
 	}
 }
 

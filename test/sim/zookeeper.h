@@ -125,7 +125,7 @@ typedef void (*NodeVisitor) (const char *path, int64_t owner, int64_t czxid,
 							 void *arg);
 extern void ensemble_visit(NodeVisitor visit, void *arg);
 typedef void (*QueueVisitor) (const char *child, int instance, int64_t number,
-							  void *arg);
+							  int64_t created, void *arg);
 extern void ensemble_look_at_queue(const char *path, QueueVisitor visit,
 								   void *arg);
 extern bool ensemble_has_new_directory(const char *path, int instance,

@@ -363,7 +363,7 @@ typedef struct QueuePart
 
 /*
  * Add the contenders in the list of a part, and the parts of a semaphore to
- * "more", of which there are *nmore.
+ * "more", of which there are *nmore: at most two, whatever a server lists.
  */
 static void
 add_contenders(const QueuePart *part, const char *directory,
@@ -371,6 +371,8 @@ add_contenders(const QueuePart *part, const char *directory,
 {
 	Queue	   *queue = part->queue;
 	const char *child = list->bytes;
+	bool		permits = false;
+	bool		locks = false;
 
 	if (list->refusal != ZK_REFUSAL_NONE)
 		queue->refusal = list->refusal;
@@ -380,14 +382,17 @@ add_contenders(const QueuePart *part, const char *directory,
 
 		if (znode_parse_contender(child, &contender))
 			add_node(queue, part->place, directory, child, &contender);
-		else if (part->place == PLACE_NAME &&
-				 strcmp(child, ZNODE_PERMITS_DIR) == 0)
-			more[(*nmore)++] = (QueuePart) {queue, PLACE_PERMITS};
-		else if (part->place == PLACE_NAME &&
-				 strcmp(child, ZNODE_LOCKS_DIR) == 0)
-			more[(*nmore)++] = (QueuePart) {queue, PLACE_LOCKS};
+		else if (part->place == PLACE_NAME)
+		{
+			permits |= strcmp(child, ZNODE_PERMITS_DIR) == 0;
+			locks |= strcmp(child, ZNODE_LOCKS_DIR) == 0;
+		}
 		child += strlen(child) + 1;
 	}
+	if (permits)
+		more[(*nmore)++] = (QueuePart) {queue, PLACE_PERMITS};
+	if (locks)
+		more[(*nmore)++] = (QueuePart) {queue, PLACE_LOCKS};
 	queue->seen = GetCurrentTimestamp();
 }
 

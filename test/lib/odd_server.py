@@ -9,7 +9,9 @@ mute      it answers pings only;
 unasked   it sends an answer that nobody has asked for;
 refuse    no znode exists; when the client begins to create the parents of a
           lock directory below another root than /zklock, where clusters tell of
-          themselves, it says that it refuses the credentials: once.
+          themselves, it says that it refuses the credentials: once;
+repeat    each list has the directories of a semaphore 50 times, or, below one of
+          them, a contender.
 
 The end of input ends it.
 """
@@ -19,7 +21,7 @@ import struct
 import sys
 import threading
 
-CREATE, CHECK, MULTI = 1, 13, 14
+CREATE, EXISTS, GET, CHILDREN, CHECK, MULTI = 1, 3, 4, 8, 13, 14
 AUTH_XID, PING_XID = -4, -2
 NO_NODE, AUTH_FAILED = -101, -115
 
@@ -74,6 +76,32 @@ def refuse(connection):
         connection.sendall(reply)
 
 
+def names(path):
+    if path.endswith((b'/leases', b'/locks')):
+        return [b'_c_01234567-0123-4123-8123-0123456789ab-lease-0000000000']
+    return [b'leases', b'locks'] * 50
+
+
+def repeat(connection):
+    stat = struct.pack('>qqqqiiiqiiq', 9, 9, 0, 0, 0, 0, 0, 0x1234, 0, 0, 9)
+    while True:
+        request = receive(connection)
+        xid, kind, size = struct.unpack_from('>iii', request + bytes(4))
+        if kind == CHILDREN:
+            found = names(request[12:12 + size])
+            reply = answer(xid, 0, struct.pack('>i', len(found)) + b''.join(
+                struct.pack('>i', len(name)) + name for name in found))
+        elif kind == EXISTS:
+            reply = answer(xid, 0, stat)
+        elif kind == GET:
+            reply = answer(xid, 0, struct.pack('>i', 0) + stat)
+        elif kind == MULTI and size == CHECK:
+            reply = answer(xid, 0, struct.pack('>ibiibi', CHECK, 0, 0, -1, 1, -1))
+        else:
+            reply = answer(xid, 0 if xid in (AUTH_XID, PING_XID) else NO_NODE)
+        connection.sendall(reply)
+
+
 def serve(connection, manner):
     with connection:
         try:
@@ -89,7 +117,7 @@ def accept(listener, manner):
 
 
 def main():
-    manner = {'mute': mute, 'unasked': unasked, 'refuse': refuse}[sys.argv[1]]
+    manner = {'mute': mute, 'unasked': unasked, 'refuse': refuse, 'repeat': repeat}[sys.argv[1]]
     listener = socket.create_server(('127.0.0.1', 0))
     threading.Thread(target=accept, args=(listener, manner), daemon=True).start()
     print(listener.getsockname()[1], flush=True)

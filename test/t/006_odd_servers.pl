@@ -243,6 +243,24 @@ sub wait_server
 }
 
 #
+# What a list has again and again is read once
+#
+
+{
+	my $odd = OddServer->new('odd_server.py', 'repeat');
+
+	$a->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '${\$odd->address}'");
+	$a->reload;
+	wait_server($odd->address);
+	is(value($a, "SELECT count(*) FROM zk_queue('semaphore')"),
+		2, 'a contender in a directory that is listed 50 times');
+	$a->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
+	$a->reload;
+	wait_server($servers);
+	$odd->stop;
+}
+
+#
 # The session ends while the worker sends a long flight, which has a multi at
 # its end
 #

@@ -175,7 +175,8 @@ zk_timeout_left(int64 called_at, int64 *since, ZkSessionInfo *info)
 
 /*
  * Is ZooKeeper unreachable?  A new worker needs a moment to connect, for which
- * ZooKeeper is not to blame.
+ * ZooKeeper is not to blame; nor is it if nothing has failed, but workers have
+ * ended one after the other.
  */
 static bool
 is_outage(const ZkSessionInfo *info)
@@ -183,7 +184,8 @@ is_outage(const ZkSessionInfo *info)
 	if (info->state == ZK_SESSION_CONNECTED)
 		return false;
 	return (info->worker_pid != 0 && info->state != ZK_SESSION_CONNECTING) ||
-		zk_now_us() - info->unreached_since >= CONNECT_MS * 1000;
+		zk_now_us() - (info->last_error[0] != '\0' ? info->unreached_since :
+					   info->state_since) >= CONNECT_MS * 1000;
 }
 
 /*

@@ -242,6 +242,25 @@ my $foreign = $zk->client(timeout => 60);
 }
 
 #
+# Workers that end before they are answered, which takes longer than to connect
+#
+
+{
+	$zk->pause;
+	for (1 .. 4)
+	{
+		my $before = worker_of($a);
+
+		kill 'TERM', $before;
+		wait_next_worker($a, $before);
+	}
+	is_deeply(sql($a, "SELECT zk_try_lock('x', '10 ms')")->{warnings},
+		[], 'workers that come and go are no outage');
+	$zk->resume;
+	wait_connected($a);
+}
+
+#
 # A server that hangs, and tells nothing
 #
 

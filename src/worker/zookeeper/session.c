@@ -944,8 +944,7 @@ status_is_connected(void)
  *		Publish the session's new state, with all that has been noted.
  *
  * A server that has not answered has not been reached: it may refuse the
- * credentials, which follow the request to connect, after granting that.  But
- * what ends with its worker might have been answered.
+ * credentials, which follow the request to connect, after granting that.
  */
 void
 status_publish(ZkSessionState state)
@@ -956,8 +955,7 @@ status_publish(ZkSessionState state)
 	{
 		int64		now = zk_now_us();
 
-		if (info->answered ||
-			(info->worker_pid == 0 && status_is_connected()))
+		if (info->answered)
 			info->unreached_since = now;
 		info->answered = false;
 		info->state = state;

@@ -207,9 +207,10 @@ Make, but do not start, a ZooKeeper.  Options:
   counters       1: of one server, whose counters can be set (set_counter)
   root           the root of another Debian, whose ZooKeeper it is; it must have
                  the same /tmp, and we must be allowed to chroot
+  containers     how often empty container nodes are collected, in ms (default
+                 1000)
 
-Sessions may be from 1 s to 60 s long.  Empty container nodes are collected
-every second.
+Sessions may be from 1 s to 60 s long.
 
 =cut
 
@@ -248,6 +249,7 @@ sub new
 	$self->{root} = $options{root};
 	$self->{control} = $port->() if $options{counters};
 	$self->{netty} = $options{netty};
+	$self->{containers} = $options{containers} // 1000;
 	$conf{serverCnxnFactory} = 'org.apache.zookeeper.server.NettyServerCnxnFactory'
 	  if $self->{netty};
 
@@ -380,7 +382,8 @@ sub _spawn
 		qw(setpriv --pdeathsig KILL --),
 		qw(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1),
 		qw(-XX:-UsePerfData -Dorg.slf4j.simpleLogger.showDateTime=true),
-		qw(-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000),
+		'-Dzookeeper.forceSync=no',
+		"-Dznode.container.checkIntervalMs=$self->{containers}",
 		@{ $server->{java} },
 		'-cp', $classpath, @main);
 

@@ -14,7 +14,8 @@ use ZkProxy;
 use ZkSession;
 use ZooKeeper;
 
-my $zk = ZooKeeper->new;
+# Lock directories stay: where one must be made, its create goes alone.
+my $zk = ZooKeeper->new(containers => 3600000);
 $zk->start;
 my $proxy = ZkProxy->new;
 my $servers = $zk->connstr_through($proxy, 'a');

@@ -1896,18 +1896,20 @@ may_be_behind_gone(const Client *client)
 }
 
 /*
- * Has anybody held this since "at" by a contender that the servers have?  An
- * instance that stands still goes on holding what its session has lost.
+ * Has anybody held what this one wants since "at", by a contender that the
+ * servers have, or here?  An instance that stands still goes on holding what
+ * its session has lost.
  */
 static bool
-is_held(int name, SimMode mode, int64_t at)
+is_held(const Client *waiter, int name, int64_t at)
 {
 	for (int i = 0; i < nclients; i++)
 	{
 		const Client *client = &clients[i];
 
 		for (int j = 0; j < client->nholds; j++)
-			if (is_hold_of(&client->holds[j], name, mode) &&
+			if (is_hold_of(&client->holds[j], name, waiter->mode) &&
+				!is_apart(waiter, client, client->holds[j].alone) &&
 				client->holds[j].from > ended_at[client->instance] &&
 				client->holds[j].from <= at)
 				return true;
@@ -1929,7 +1931,7 @@ is_bystander(const Client *client)
 		return false;
 	for (int i = 0; i < client->nnames && !client->any; i++)
 		if (client->nnames > 1 &&
-			!is_held(client->names[i], client->mode,
+			!is_held(client, client->names[i],
 					 act != NULL ? act->at : sim_now()))
 			return false;
 	return true;

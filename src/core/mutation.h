@@ -82,6 +82,13 @@ typedef enum ZkMutation
 	ZK_HEARTBEAT_ALWAYS,		/* keep the lease of a session without locks */
 	ZK_NOT_HANDED_ON,			/* release a lock though others of the instance
 								 * wait for it */
+	ZK_EXCLUSION_IGNORED,		/* take locks of all instances, whatever
+								 * zklock.exclusion is */
+	ZK_EXCLUSION_APART,			/* a heavyweight lock of its own for a lock of
+								 * the instance alone */
+	ZK_LOSS_CANCELS,			/* cancel the statement of a session that the
+								 * loss of its lock is to end */
+	ZK_LOSS_UNTOLD,				/* tell nobody of a loss during his commit */
 	ZK_LEASE_OF_ONE,			/* have one proof prolong the lease by the
 								 * session timeout */
 	ZK_REVOCATION_FORGOTTEN,	/* retain a lock by habit as if it had not been

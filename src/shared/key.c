@@ -34,11 +34,13 @@
 
 #include "common/hashfn.h"
 #include "common/string.h"
+#include "core/mutation.h"
 #include "core/siphash.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/compat.h"
 #include "shared/key.h"
+#include "shared/settings.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
@@ -419,7 +421,10 @@ set_tag(const ZkKey *key, const char *path, uint64 kind, LOCKTAG *tag)
 void
 key_tag(const ZkKey *key, const char *path, LOCKTAG *tag)
 {
-	set_tag(key, path, key->mode == ZK_KEY_PERMIT ? (uint64) key->for_whom + 1 : 0, tag);
+	uint64		apart = ZK_MUTATED(ZK_EXCLUSION_APART) ? zklock_exclusion * 7 : 0;
+
+	set_tag(key, path, apart +
+			(key->mode == ZK_KEY_PERMIT ? (uint64) key->for_whom + 1 : 0), tag);
 }
 
 /*

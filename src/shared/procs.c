@@ -23,6 +23,7 @@
 
 #include <signal.h>
 
+#include "core/mutation.h"
 #include "core/remote.h"
 #include "miscadmin.h"
 #include "shared/procs_private.h"
@@ -266,7 +267,9 @@ proc_lose(ZkProcLock *proc)
 		SpinLockRelease(&pool->lock);
 	}
 	else if (!proc->committing && !proc->provisional)
-		(void) signal_backend(proc, proc->terminates ? SIGTERM : SIGINT);
+		(void) signal_backend(proc, proc->terminates &&
+							  !ZK_MUTATED(ZK_LOSS_CANCELS) ?
+							  SIGTERM : SIGINT);
 }
 
 /*

@@ -20,6 +20,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "core/mutation.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
@@ -111,7 +112,8 @@ slots_report_full(void)
 static const ZkKey *
 slot_key_for(const ZkKey *lock, ZnodeKind kind, ZkKey *mine)
 {
-	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE)
+	if (zklock_exclusion == ZK_EXCLUSION_INSTANCE &&
+		!ZK_MUTATED(ZK_EXCLUSION_IGNORED))
 		key_in_mode(lock, ZK_KEY_INSTANCE, mine);
 	else if (kind == ZNODE_READER)
 		key_in_mode(lock, ZK_KEY_SHARED, mine);
@@ -1158,7 +1160,7 @@ slot_end_commit(ZkProcLock *proc)
 	proc->committing = false;
 	terminates = proc->lost && proc->terminates;
 	slot_unlock(slot);
-	if (terminates)
+	if (terminates && !ZK_MUTATED(ZK_LOSS_UNTOLD))
 		(void) kill(MyProcPid, SIGTERM);
 }
 

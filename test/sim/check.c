@@ -85,6 +85,7 @@ typedef struct Hold
 	int64_t		token;			/* or 0: not known */
 	int64_t		zk_session;		/* or 0: it was lost by then */
 	int			claim;			/* that it becomes or uses, plus 1; or 0 */
+	bool		alone;			/* it excludes those of its instance only */
 } Hold;
 
 typedef struct Client
@@ -111,6 +112,7 @@ typedef struct Client
 	int			row;			/* or -1 */
 	SimMode		mode;
 	bool		any;
+	bool		alone;			/* for those of its instance only */
 	bool		timed;			/* it may end by itself */
 	bool		next;			/* nobody but writers of its instance is
 								 * ahead */
@@ -126,6 +128,8 @@ typedef struct Client
 	int64_t		victim_at;		/* when a victim ended it, if was_in_cycle */
 	bool		ended_here;		/* by one of its own instance, and only so */
 	bool		rows[MAX_ROWS]; /* that it has locked */
+
+	int64_t		terminated_at;	/* its worker has, for a lost lock; or 0 */
 } Client;
 
 typedef struct Section
@@ -138,6 +142,7 @@ typedef struct Section
 	int64_t		to;
 	int64_t		token;			/* or 0: not known */
 	int64_t		zk_session;		/* or 0: it was lost by then */
+	bool		alone;			/* it excludes those of its instance only */
 }			Section;
 
 /* A session that has ended, and with it contenders. */
@@ -230,6 +235,7 @@ static Acts acts[MAX_INSTANCES];
 static int	nacts;				/* that were carried out */
 static Left lefts[MAX_INSTANCES][LEFTS];	/* by the hash of the path */
 static int64_t ended_at[MAX_INSTANCES]; /* a session, in whatever way */
+static int64_t busy_here[MAX_INSTANCES][SIM_MAX_NAMES]; /* as busy_at */
 static int64_t writer_gone_at;	/* the last one that waited; 0: none */
 static int64_t restored_at;		/* an older copy of ZooKeeper's data; 0:
 								 * never */
@@ -265,6 +271,7 @@ check_schedule_begin(void)
 	nacts = 0;
 	memset(lefts, 0, sizeof(lefts));
 	memset(ended_at, 0, sizeof(ended_at));
+	memset(busy_here, 0, sizeof(busy_here));
 	memset(leases, 0, sizeof(leases));
 	memset(former_leases, 0, sizeof(former_leases));
 	writer_gone_at = 0;
@@ -291,6 +298,12 @@ check_client(int client, int instance)
 		nclients = client + 1;
 	clients[client].instance = instance;
 	clients[client].row = -1;
+}
+
+static int
+pid_of(const Client *client)
+{
+	return process_pid(workload_process(client - clients));
 }
 
 /*
@@ -425,11 +438,12 @@ remove_hold(Client *client, int i)
 {
 	int			name = client->holds[i].name;
 	bool		exclusive = client->holds[i].mode == SIM_EXCLUSIVE;
+	bool		alone = client->holds[i].alone;
 	Turn	   *turn = &turns[name];
 
-	turn->busy_at = sim_now();
+	turn->busy_at = busy_here[client->instance][name] = sim_now();
 	client->holds[i] = client->holds[--client->nholds];
-	if (exclusive && turn->left_at == 0 && turn->instance == client->instance &&
+	if (exclusive && !alone && turn->left_at == 0 && turn->instance == client->instance &&
 		!holds(client, name, SIM_EXCLUSIVE))
 		turn->left_at = sim_now();
 }
@@ -437,6 +451,24 @@ remove_hold(Client *client, int i)
 /*
  * Cycles: who waits for whom.
  */
+
+/* Does this one, or its hold, say nothing to that one? */
+static bool
+is_apart(const Client *a, const Client *b, bool alone)
+{
+	return a->instance != b->instance && (a->alone || alone);
+}
+
+/* Does that one hold what this one waits for? */
+static bool
+is_kept_by(const Client *a, const Client *b, int name, SimMode mode)
+{
+	for (int i = 0; i < b->nholds; i++)
+		if (is_hold_of(&b->holds[i], name, mode) &&
+			!is_apart(a, b, b->holds[i].alone))
+			return true;
+	return false;
+}
 
 /* May this one wait for that?  "sure": for that one's hold, or its place. */
 static bool
@@ -451,11 +483,12 @@ waits_for(const Client *a, const Client *b, bool sure)
 	for (int i = 0; i < a->nnames; i++)
 	{
 		/* whoever has a late number waits for readers, too */
-		if (holds(b, a->names[i], a->mode) ||
+		if (is_kept_by(a, b, a->names[i], a->mode) ||
 			(!sure && workload_counter_ends() &&
-			 holds(b, a->names[i], SIM_EXCLUSIVE)))
+			 is_kept_by(a, b, a->names[i], SIM_EXCLUSIVE)))
 			return true;
-		if (!b->waits || b->row >= 0 || (sure && b->since > a->since))
+		if (!b->waits || b->row >= 0 || (sure && b->since > a->since) ||
+			is_apart(a, b, b->alone))
 			continue;
 		for (int j = 0; j < b->nnames; j++)
 			if (a->names[i] == b->names[j] &&
@@ -595,7 +628,8 @@ is_behind_writers(int number, int name)
 }
 
 void
-check_want(int number, const int *names, int n, SimMode mode, bool any)
+check_want(int number, const int *names, int n, SimMode mode, bool any,
+		   bool alone)
 {
 	Client	   *client = &clients[number];
 	char		list[SIM_MAX_NAMES * 8] = "";
@@ -610,10 +644,12 @@ check_want(int number, const int *names, int n, SimMode mode, bool any)
 	client->row = -1;
 	client->mode = mode;
 	client->any = any;
+	client->alone = alone;
 	wanted += n;
 	client->next = n == 1 && mode == SIM_EXCLUSIVE && !any &&
-		is_behind_writers(number, names[0]);
-	sim_trace("wants%s, mode %d%s", list, mode, any ? ", any" : "");
+		!workload_is_alone_at_times() && is_behind_writers(number, names[0]);
+	sim_trace("wants%s, mode %d%s%s", list, mode, any ? ", any" : "",
+			  alone ? ", here" : "");
 	begin_wait(number);
 }
 
@@ -622,6 +658,7 @@ check_want_row(int number, int row)
 {
 	clients[number].row = row;
 	clients[number].nnames = 0;
+	clients[number].alone = false;
 	sim_trace("wants row %d", row);
 	begin_wait(number);
 }
@@ -640,6 +677,8 @@ check_want_end(int number)
 		Turn	   *turn = &turns[clients[number].names[i]];
 
 		turn->busy_at = sim_now();
+		busy_here[clients[number].instance][clients[number].names[i]] =
+			sim_now();
 		if (clients[number].mode == SIM_EXCLUSIVE)
 			turn->writer_at = sim_now();
 		if (clients[number].nnames > 1)
@@ -865,9 +904,11 @@ add_hold(int number, Hold hold, int64_t since)
 	hold.from = sim_now();
 	client->holds[client->nholds++] = hold;
 	sim_mix((uint64_t) hold.name);
-	sim_trace("has %d, mode %d%s", hold.name, hold.mode,
-			  hold.session ? ", for the session" : "");
-	check_order(number, hold.name, hold.mode, since);
+	sim_trace("has %d, mode %d%s%s", hold.name, hold.mode,
+			  hold.session ? ", for the session" : "",
+			  hold.alone ? ", here" : "");
+	if (!hold.alone)
+		check_order(number, hold.name, hold.mode, since);
 	note_free();
 	note_cycles(number);
 }
@@ -914,7 +955,7 @@ check_turn(int number, int name, SimMode mode)
 
 		if (other->known && other->waits && other->instance != client->instance &&
 			other->nnames == 1 && other->row < 0 && other->names[0] == name &&
-			!other->any && other->since < others_since)
+			!other->any && !other->alone && other->since < others_since)
 			others_since = other->since;
 	}
 	if (holds(client, name, SIM_EXCLUSIVE))
@@ -997,23 +1038,54 @@ has_waiting_writer(int instance, int name)
 	return false;
 }
 
+/*
+ * Exclusion: the lock is of the instance alone, or of all, as the call has
+ * found zklock.exclusion, unless it is held already; and one of the instance
+ * alone waits for nobody else.
+ */
+static void
+check_exclusion(int number, int name, bool alone)
+{
+	const Client *client = &clients[number];
+	int64_t		since = busy_here[client->instance][name];
+
+	for (int i = 0; i < client->nholds; i++)
+		if (client->holds[i].name == name)
+			return;
+	if (alone != client->alone)
+		sim_violation("exclusion", "client %d has lock %d %s", number, name,
+					  alone ? "of its instance alone" : "of all instances");
+	if (client->since > since)
+		since = client->since;
+	if (alone && client->nnames == 1 && !client->any &&
+		since > undisturbed_from() &&
+		sim_now() - since > GRANT_US + grace_us)
+		sim_violation("exclusion", "client %d has waited %" PRId64
+					  " us for lock %d of its instance alone", number,
+					  sim_now() - since, name);
+}
+
 void
-check_acquired(int number, int name, SimMode mode, bool session, bool mine)
+check_acquired(int number, int name, SimMode mode, bool session, bool mine,
+			   bool alone)
 {
 	Client	   *client = &clients[number];
 	const Hold *first = find_hold_of_claim(client, name);
 
 	totals.acquired++;
+	totals.alone += alone;
 	again += mode == SIM_SHARED &&
 		has_waiting_writer(client->instance, name);
-	check_turn(number, name, mode);
+	check_exclusion(number, name, alone);
+	if (!alone)
+		check_turn(number, name, mode);
 	handed += client->next;
 	client->next = false;
 	add_hold(number, (Hold)
 			 {
 				 .name = name,.mode = mode,.session = session,
 				 .zk_session = mine ? leases[client->instance].id : 0,
-				 .claim = first ? first->claim : 0
+				 .claim = first ? first->claim : 0,.alone = alone
 			 }, client->since);
 }
 
@@ -1056,9 +1128,28 @@ check_level(int number)
 /*
  * Transactions.
  */
+/*
+ * Termination: a session whose worker has ended it, since it has lost a lock
+ * of the session, begins no other transaction.
+ */
+void
+check_terminated(int instance, int pid)
+{
+	for (int i = 0; i < nclients; i++)
+		if (clients[i].known && clients[i].instance == instance &&
+			workload_process(i) != NULL && pid_of(&clients[i]) == pid)
+			clients[i].terminated_at = sim_now();
+}
+
 void
 check_begin(int number)
 {
+	int64_t		terminated_at = clients[number].terminated_at;
+
+	if (terminated_at != 0 && sim_now() - terminated_at > grace_us)
+		sim_violation("termination", "client %d goes on %" PRId64
+					  " us after it has lost a lock of its session", number,
+					  sim_now() - terminated_at);
 	clients[number].began_at = sim_now();
 	clients[number].level = 0;
 	sim_trace("begin");
@@ -1347,8 +1438,9 @@ check_token(int number, int name, int64_t token)
 static bool
 was_lost(const Section * section, bool outside)
 {
-	return had_ended(clients[section->client].instance, section->zk_session,
-					 section->to, outside);
+	return !section->alone &&
+		had_ended(clients[section->client].instance, section->zk_session,
+				  section->to, outside);
 }
 
 /* Was ZooKeeper an older copy of itself since the one began, or shortly before? */
@@ -1434,6 +1526,9 @@ compare_sections(int name, const Section * a, const Section * b)
 	const		Section *first = a->from <= b->from ? a : b;
 	const		Section *second = first == a ? b : a;
 
+	if ((a->alone || b->alone) &&
+		clients[a->client].instance != clients[b->client].instance)
+		return;
 	if (first->to <= second->from && first->token > second->token &&
 		second->token != 0 && !was_lost(second, !workload_is_unchecked()) &&
 		!was_restored(first, second))
@@ -1551,14 +1646,14 @@ check_committed(int number)
 			.checked_at = client->checked_at,
 			.to = hold->until != 0 ? hold->until : sim_now(),
 			.token = hold->token,.zk_session = hold->zk_session,
-			.claim = hold->claim
+			.claim = hold->claim,.alone = hold->alone
 		};
 
 		/*
 		 * What had been lost before can only be given back; and what is given
 		 * back at once is not checked, since nothing has been changed.
 		 */
-		if (hold->until != 0 &&
+		if (hold->until != 0 && !hold->alone &&
 			had_ended(client->instance, hold->zk_session,
 					  hold->marked ? client->began_at : hold->until, false))
 			continue;
@@ -1635,12 +1730,6 @@ static bool
 had_just_ended(const Client *client, int64_t at)
 {
 	return at < disturbed_until || at - client->cycle_ended_at <= grace_us;
-}
-
-static int
-pid_of(const Client *client)
-{
-	return process_pid(workload_process(client - clients));
 }
 
 /* The act that has ended this wait, or NULL. */
@@ -1807,18 +1896,20 @@ may_be_behind_gone(const Client *client)
 }
 
 /*
- * Has anybody held this since "at" by a contender that the servers have?  An
- * instance that stands still goes on holding what its session has lost.
+ * Has anybody held what this one wants since "at", by a contender that the
+ * servers have, or here?  An instance that stands still goes on holding what
+ * its session has lost.
  */
 static bool
-is_held(int name, SimMode mode, int64_t at)
+is_held(const Client *waiter, int name, int64_t at)
 {
 	for (int i = 0; i < nclients; i++)
 	{
 		const Client *client = &clients[i];
 
 		for (int j = 0; j < client->nholds; j++)
-			if (is_hold_of(&client->holds[j], name, mode) &&
+			if (is_hold_of(&client->holds[j], name, waiter->mode) &&
+				!is_apart(waiter, client, client->holds[j].alone) &&
 				client->holds[j].from > ended_at[client->instance] &&
 				client->holds[j].from <= at)
 				return true;
@@ -1840,7 +1931,7 @@ is_bystander(const Client *client)
 		return false;
 	for (int i = 0; i < client->nnames && !client->any; i++)
 		if (client->nnames > 1 &&
-			!is_held(client->names[i], client->mode,
+			!is_held(client, client->names[i],
 					 act != NULL ? act->at : sim_now()))
 			return false;
 	return true;
@@ -1911,7 +2002,8 @@ static bool
 has_lost(const Client *client)
 {
 	for (int i = 0; i < client->nholds; i++)
-		if (had_ended(client->instance, client->holds[i].zk_session, sim_now(),
+		if (!client->holds[i].alone &&
+			had_ended(client->instance, client->holds[i].zk_session, sim_now(),
 					  false))
 			return true;
 	return restored_at != 0;
@@ -1978,6 +2070,8 @@ check_gone(int number)
 	claims_gone(number);
 	if (clients[number].waits && clients[number].mode == SIM_EXCLUSIVE)
 		writer_gone_at = sim_now();
+	for (int name = 0; name < SIM_MAX_NAMES; name++)
+		busy_here[instance][name] = sim_now();
 	check_client(number, instance);
 	note_free();
 	note_ended_cycles(NULL);

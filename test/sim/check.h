@@ -23,6 +23,7 @@ typedef struct Totals
 	uint64_t	schedules;
 	uint64_t	steps;
 	uint64_t	acquired;
+	uint64_t	alone;			/* locks of an instance alone, of those */
 	uint64_t	committed;
 	uint64_t	rolled_back;
 	uint64_t	failed;

@@ -243,12 +243,13 @@ report(double seconds)
 		   PRIu64 " steps, %" PRId64 " s of virtual time\n",
 		   totals.schedules, seconds, cpu, totals.schedules / s, totals.steps,
 		   totals.virtual_us / 1000000);
-	printf("sim: %" PRIu64 " locks, %" PRIu64 " commits, %" PRIu64
+	printf("sim: %" PRIu64 " locks (%" PRIu64
+		   " of an instance alone), %" PRIu64 " commits, %" PRIu64
 		   " rollbacks, %" PRIu64 " errors (%" PRIu64 " lost, %" PRIu64
 		   " timeouts, %" PRIu64 "+%" PRIu64 " deadlocks, %" PRIu64
 		   " late, %" PRIu64 " unclear), %" PRIu64 " faults, %" PRIu64
 		   " older copies noticed\n",
-		   totals.acquired, totals.committed, totals.rolled_back,
+		   totals.acquired, totals.alone, totals.committed, totals.rolled_back,
 		   totals.failed, totals.lost, totals.timeouts, totals.deadlocks_here,
 		   totals.deadlocks_between, totals.late, totals.unclear, totals.faults,
 		   totals.noticed);
@@ -280,6 +281,8 @@ static const struct
 	{"succession", "guarantee 1: owned with nothing read"},
 	{"sync", "guarantee 1: a resumed session reads behind a sync"},
 	{"restored", "guarantee 1: an ensemble restored from a copy is noticed"},
+	{"exclusion", "settings.md: zklock.exclusion"},
+	{"termination", "settings.md: zklock.terminate_on_loss"},
 	{"proofs", "guarantee 3, no commit under a lost lock"},
 	{"lease", "guarantee 3: the lease ends ahead of the session"},
 	{"order", "guarantee 7, order"},

@@ -116,7 +116,7 @@ typedef enum SimMode
 } SimMode;
 
 extern void check_want(int backend, const int *names, int n, SimMode mode,
-					   bool any);
+					   bool any, bool alone);
 extern void check_want_row(int backend, int row);
 extern void check_want_timed(int backend);
 extern void check_want_end(int backend);
@@ -132,7 +132,8 @@ extern void check_ended(int backend);
 extern void check_failed(int backend, const char *sqlstate,
 						 const char *message);
 extern void check_acquired(int backend, int name, SimMode mode, bool session,
-						   bool mine);
+						   bool mine, bool alone);
+extern void check_terminated(int instance, int pid);
 extern void check_denied(int backend, int64_t timeout_ms);
 extern void check_renewed(int instance, int64_t boottime);
 extern void check_commit(int backend);
@@ -231,6 +232,7 @@ typedef struct SimStatement
 extern void workload_next(int backend, SimStatement *statement);
 extern void workload_failed(int backend, const char *sqlstate);
 extern const char *workload_name(int name);
+extern bool workload_is_alone(int instance);
 extern int	workload_lock_timeout(int backend);
 
 #endif							/* SIM_H */

@@ -76,6 +76,9 @@ static int	lock_timeout;
 static int	deadlock_timeout;
 static bool losing;				/* holders idle for longer than sessions last,
 								 * and all servers are cut off */
+static bool alone;				/* zklock.exclusion is "instance" at times: */
+static int64_t alone_from[MAX_INSTANCES];
+static int64_t alone_until[MAX_INSTANCES];
 static bool hasty;				/* waits end soon, so that what is known of
 								 * them is soon out of date */
 static int64_t pause_us;
@@ -169,6 +172,21 @@ bool
 workload_is_unchecked(void)
 {
 	return commit_check == CHECK_OFF;
+}
+
+/* Is zklock.exclusion "instance" there for a part of the time? */
+bool
+workload_is_alone_at_times(void)
+{
+	return alone;
+}
+
+/* Is it now? */
+bool
+workload_is_alone(int instance)
+{
+	return alone && sim_now() >= alone_from[instance] &&
+		sim_now() < alone_until[instance];
 }
 
 /* Do numbers of contenders come to their end? */
@@ -273,6 +291,15 @@ add_several(ClientState *client, bool any)
 	if (statement->nnames == 0)
 		statement->names[statement->nnames++] =
 			client->first_name + (semaphore == 0 ? 1 : 0);
+	/* in no order */
+	for (int i = statement->nnames - 1; any && i > 0; i--)
+	{
+		int			j = sim_below(i + 1);
+		int			name = statement->names[i];
+
+		statement->names[i] = statement->names[j];
+		statement->names[j] = name;
+	}
 	if (sim_chance(sharing))
 		statement->mode = SIM_SHARED;
 	/* nor is one by way of any of several */
@@ -597,7 +624,7 @@ new_script(ClientState *client)
 		add_passing(client);
 	else if (claiming && claims_have_room() && sim_chance(500000))
 		add_something_of_claims(client);
-	else if (sim_chance(100000))
+	else if (sim_chance(losing ? 300000 : 100000))
 		add_session(client);
 	else if (sim_chance(longlasting ? 300 : 30000))
 		add(client, STEP_END);
@@ -810,6 +837,7 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 		set(&options, "zklock.handoff_quantum", handoff_quantum);
 		set(&options, "zklock.retain_time", retain);
 		set(&options, "zklock.commit_check", commit_check);
+		set(&options, "zklock.terminate_on_loss", sim_chance(500000));
 		set(&options, "zklock.look_again", 0);
 		set(&options, "deadlock_timeout", deadlock_timeout);
 		(void) instance_new(&options);
@@ -842,6 +870,12 @@ choose_clients(void)
 	rows = sim_chance(saving ? 800000 : 400000);
 	hasty = sim_chance(saving ? 800000 : 200000);
 	losing = !prone && per_instance <= 3 && sim_chance(250000);
+	alone = semaphore < 0 && !claiming && sim_chance(200000);
+	for (int i = 0; i < ninstances; i++)
+	{
+		alone_from[i] = sim_now() + sim_between(0, 15000000);
+		alone_until[i] = alone_from[i] + sim_between(100000, 10000000);
+	}
 	return per_instance;
 }
 
@@ -862,7 +896,7 @@ workload_begin_long(const char *mutation, int64_t us)
 	semaphore = nnames - 1;
 	prone = ordered = tangled = saving = rows = hasty = claiming = false;
 	path_bytes = 0;
-	losing = false;
+	losing = alone = false;
 	deadlock_timeout = 1000;
 	lock_timeout = 0;
 	pause_us = 8000000;
@@ -909,14 +943,14 @@ workload_begin(const char *mutation)
 	begin_instances(mutation, timeout_ms, per_instance);
 	snprintf(description + strlen(description),
 			 sizeof(description) - strlen(description),
-			 ", %d instances, %d clients, %d names%s%s%s%s%s%s%s%s%s", ninstances, nclients,
+			 ", %d instances, %d clients, %d names%s%s%s%s%s%s%s%s%s%s", ninstances, nclients,
 			 nnames, npassing > 0 ? ", and passing ones" : "",
 			 sharing == 0 ? ", no readers" : "", semaphore >= 0 ? ", a semaphore" : "",
 			 hasty ? ", hasty" : "",
 			 ordered ? ", in order" : prone ? ", prone to deadlocks" :
 			 tangled ? ", tangled" : "", saving ? ", savepoints" : "",
 			 claiming ? ", claims" : "", path_bytes > 0 ? ", little room" : "",
-			 losing ? ", losses" : "");
+			 losing ? ", losses" : "", alone ? ", alone at times" : "");
 	if (counter_ends)
 		strcat(description, ", the counter ends");
 	sim_trace("%s", description);

@@ -35,6 +35,7 @@ extern bool workload_is_losing(void);
 extern bool workload_counter_ends(void);
 extern bool workload_has_passing_names(void);
 extern bool workload_has_claims(void);
+extern bool workload_is_alone_at_times(void);
 extern void workload_describe(char *text, size_t size);
 
 /* faults.c */

@@ -177,10 +177,15 @@ tell_acquired(const ZkRequest *request, const ZkResult *result)
 	check_want_end(client);
 	for (int i = 0; i < request->nkeys; i++)
 		if (!current->any || key_is_of_lock(result->key, &request->keys[i]))
+		{
+			const HeldLock *lock = hold_find(&request->keys[i]);
+
 			check_acquired(client, number_of(current, &request->keys[i]),
 						   current->mode, current->session,
-						   slot_is_mine(hold_find(&request->keys[i])->proc));
+						   slot_is_mine(lock->proc), hold_is_of_instance(lock));
+		}
 	if (request->nkeys == 1 && current->mode == SIM_EXCLUSIVE &&
+		!hold_is_of_instance(hold_find(&request->keys[0])) &&
 		sim_chance(250000))
 		read_token(current->names[0], &request->keys[0]);
 }
@@ -379,8 +384,10 @@ lock_statement(const SimStatement *statement)
 	current = statement;
 	commit_leave_lasting();
 	commit_note_statement();
+	zklock_exclusion = workload_is_alone(instance_number(sim_instance())) ?
+		ZK_EXCLUSION_INSTANCE : ZK_EXCLUSION_FLEET;
 	check_want(client, statement->names, statement->nnames, statement->mode,
-			   statement->any);
+			   statement->any, zklock_exclusion == ZK_EXCLUSION_INSTANCE);
 	if (LockTimeout > 0 || statement->timeout_ms >= 0)
 		check_want_timed(client);
 	PG_TRY();

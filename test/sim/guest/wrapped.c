@@ -96,6 +96,9 @@ void
 __wrap_proc_lose(ZkProcLock *proc)
 {
 	check_lost(instance_number(sim_instance()), proc->slot->key.name);
+	if (proc->terminates && !proc->provisional)
+		check_terminated(instance_number(sim_instance()),
+						 proc_backend(proc)->pid);
 	__real_proc_lose(proc);
 }
 

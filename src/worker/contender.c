@@ -4,11 +4,9 @@
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
  * Each slot that is wanted or owned has one: its state machine, and what the
- * worker knows of it.  This file finds them by slot and by UUID, keeps them in
- * the order in which they are due for a check, and counts the room that they
- * take in the session.  It passes events to their recipes, or permits, and
- * carries their output out.  dispatch.c has what makes contenders begin, end
- * and look again.
+ * worker knows of it.  This file finds them by slot and by UUID, makes them
+ * begin, end and look again, passes events to their recipes, or permits,
+ * carries their output out, and counts the room that they take in the session.
  *
  * Steps.  A contender's recipe, or its permit, processes an event: an answer
  * of ZooKeeper, a watch that has fired, or what the slot or the time asks for.
@@ -19,6 +17,24 @@
  * in ZooKeeper, it begins again at once, if there is room.  If that is known
  * before an exclusive owner's node is deleted, the next node is created in the
  * same step (requeue).
+ *
+ * Mail and time.  Mail of the slots begins and releases contenders.  One for
+ * which the session has no room is deferred to the end of the iteration, when
+ * all that is to be released has been.  If there is no room then either,
+ * retained ones are given up for it; if that is not enough, it is refused with
+ * an error.  Independently of mail and answers, the worker retries what
+ * ZooKeeper has refused, gives up idle locks, counts a retained owner that does
+ * not answer as a holder, watches long-time owners for a revocation, and ends
+ * claims that are over.
+ *
+ * Watches.  No event is sent twice, and a server or the client library may
+ * lose one: then a contender would wait forever, or an owner that watches its
+ * queue keep the lock from others.  So a contender that has waited for its
+ * watch for a session timeout looks at what it watches, the one that has
+ * waited for longest first.  With n of them, one is due in each nth part of a
+ * timeout: so all are done after two timeouts, and never many at once.  No
+ * more than 100 are due in a second, so 10,000 contenders take 100 seconds.
+ * They go a few together, since other requests wait for a flight of reads.
  *
  * The room.  However a session ends, ZooKeeper writes one transaction that
  * lists the paths of all its ephemeral nodes: PrepRequestProcessor.java makes
@@ -54,6 +70,7 @@
 #include "core/lock/znode.h"
 #include "core/mutation.h"
 #include "postmaster/postmaster.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/lock_stats.h"
@@ -66,7 +83,7 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/contender_private.h"
+#include "worker/contender.h"
 #include "worker/directories.h"
 #include "worker/habits.h"
 #include "worker/wake.h"
@@ -86,6 +103,29 @@
  * The part of the slots and of the session's room for locks retained by habit.
  */
 #define HABITUAL_PART		8
+
+/* How often to check all owners. */
+#define SWEEP_INTERVAL_MS	1000
+
+/*
+ * The most contenders that are watched for a revocation: the library sets all
+ * watches again in one request when it reconnects.
+ */
+#define MAX_REVOCABLE		1000
+
+/*
+ * The pause between two sweeps over the owners is the larger of
+ * SWEEP_INTERVAL_MS and this multiple of a sweep's CPU time, which is some
+ * ms with 8,000 owners.
+ */
+#define SWEEP_PAUSE			50
+
+/* How many contenders look together, and how often. */
+#define LOOKS_AT_A_TIME		10
+#define LOOKS_PAUSE_MS		100
+
+/* Claims that end before they are logged. */
+#define CLAIMS_AT_A_TIME	16
 
 /* A lock directory, or one of the two parts of a semaphore. */
 #define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
@@ -175,7 +215,7 @@ contenders_publish(void)
 }
 
 /* All contenders, palloc'd, since a step changes the table. */
-Contender **
+static Contender **
 contenders_list(int *n)
 {
 	HASH_SEQ_STATUS scan;
@@ -249,7 +289,7 @@ free_machine(Contender *contender)
 static void on_answer(void *data, const RequestAnswer *answer);
 
 /* Find the contender of a slot, or make one that is not begun. */
-Contender *
+static Contender *
 contender_make(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
@@ -297,6 +337,25 @@ set_habitual(Contender *contender, bool habitual)
 	contenders.habitual_bytes += habitual ? contender->place_bytes :
 		-contender->place_bytes;
 	return true;
+}
+
+/*
+ * contender_set_queued
+ *		Note whether the contender is queued behind others.
+ *
+ * A contender of readers with a writer behind it counts, too: other readers
+ * wait for that writer.
+ */
+static void
+contender_set_queued(Contender *contender, bool queued)
+{
+	if (queued == (contender->queued_since_ms != 0))
+		return;
+	contender->queued_since_ms = queued ? zk_now_ms() : 0;
+	if (queued)
+		dlist_push_tail(&contenders.queued, &contender->queued_node);
+	else
+		dlist_delete(&contender->queued_node);
 }
 
 static void
@@ -435,7 +494,7 @@ set_bytes(Contender *contender, int bytes, int leaving)
 }
 
 /* Forget a contender. */
-void
+static void
 contender_drop(Contender *contender)
 {
 	forget_uuid(contender);
@@ -452,7 +511,7 @@ contender_drop(Contender *contender)
 }
 
 /* Has the contender anything in ZooKeeper, or may it have? */
-bool
+static bool
 contender_is_begun(const Contender *contender)
 {
 	return contender->permit ? contender->permit->state != PERMIT_NONE :
@@ -535,7 +594,7 @@ update(Contender *contender)
  *		How many bytes too many the session's nodes would have if the contender
  *		began now; it may if this is not above 0.
  */
-int64
+static int64
 contender_excess(const Contender *contender)
 {
 	if (ZK_MUTATED(ZK_ROOM_UNCHECKED))
@@ -546,7 +605,7 @@ contender_excess(const Contender *contender)
 }
 
 /* Have the contender begun at the end of the iteration, if there is room then. */
-void
+static void
 contender_defer(Contender *contender)
 {
 	contender->deferred = true;
@@ -554,30 +613,11 @@ contender_defer(Contender *contender)
 }
 
 /* The first contender to be begun at the end of the iteration, or NULL. */
-Contender *
+static Contender *
 contender_first_deferred(void)
 {
 	return dlist_is_empty(&contenders.deferred) ? NULL :
 		dlist_head_element(Contender, deferred_node, &contenders.deferred);
-}
-
-/*
- * contender_set_queued
- *		Note whether the contender is queued behind others.
- *
- * A contender of readers with a writer behind it counts, too: other readers
- * wait for that writer.
- */
-void
-contender_set_queued(Contender *contender, bool queued)
-{
-	if (queued == (contender->queued_since_ms != 0))
-		return;
-	contender->queued_since_ms = queued ? zk_now_ms() : 0;
-	if (queued)
-		dlist_push_tail(&contenders.queued, &contender->queued_node);
-	else
-		dlist_delete(&contender->queued_node);
 }
 
 /* The contender that has been queued behind others for longest, or NULL. */
@@ -612,7 +652,7 @@ contender_queued_after(int64 at_ms)
 }
 
 /* The contender is to wait for its watch as long as if it were set now. */
-void
+static void
 contender_delay_watch(Contender *contender)
 {
 	set_watch(contender, contender->watch_serial);
@@ -623,7 +663,7 @@ contender_delay_watch(Contender *contender)
  *		The contender whose watch was set earliest, or NULL; and how many
  *		wait for a watch.
  */
-Contender *
+static Contender *
 contender_first_watching(int *nwatching)
 {
 	*nwatching = contenders.nwatching;
@@ -636,7 +676,7 @@ contender_first_watching(int *nwatching)
  *		Check a contender at this time, as of zk_now_ms(), or earlier; 0: no
  *		check is needed.
  */
-void
+static void
 contender_schedule_check(Contender *contender, int64 at_ms)
 {
 	if (at_ms == 0 ||
@@ -648,7 +688,7 @@ contender_schedule_check(Contender *contender, int64 at_ms)
 }
 
 /* A contender that is due for a check, or NULL; the time is reset. */
-Contender *
+static Contender *
 contender_next_due(int64 now_ms)
 {
 	Contender  *contender;
@@ -664,7 +704,7 @@ contender_next_due(int64 now_ms)
 }
 
 /* When the first contender is due for a check, as of zk_now_ms(); or 0. */
-int64
+static int64
 contender_next_check(void)
 {
 	Contender  *contender;
@@ -1077,7 +1117,7 @@ carry_out(Contender *contender, RecipeOutput *out)
  * step
  *		Process one event of a contender, which may be dropped by that.
  */
-void
+static void
 step(Contender *contender, const RecipeInput *input)
 {
 	RecipeOutput out;
@@ -1087,7 +1127,7 @@ step(Contender *contender, const RecipeInput *input)
 }
 
 /* Begin a contender, for which there is room. */
-void
+static void
 step_start(Contender *contender, const ZkContender *wanted)
 {
 	RecipeOutput out;
@@ -1103,7 +1143,7 @@ step_start(Contender *contender, const ZkContender *wanted)
  *
  * Returns whether it does.
  */
-bool
+static bool
 step_requeue(Contender *contender)
 {
 	ZkContender wanted;
@@ -1128,7 +1168,7 @@ step_requeue(Contender *contender)
 }
 
 /* A contender that owns its lock is being given up: learn from its use. */
-void
+static void
 contender_learn(const Contender *contender)
 {
 	ZkSlotUse	use;
@@ -1175,7 +1215,7 @@ resume(Contender *contender, ZkSlotState state, const ZkContender *known,
 }
 
 /* Continue a contender of the previous worker, as its slot describes it. */
-void
+static void
 step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 {
 	Contender  *contender = contender_make(slot, known->kind);
@@ -1290,4 +1330,454 @@ on_answer(void *data, const RequestAnswer *answer)
 		directory_left(contender->directory, contender->recipe->sequence,
 					   answer->result == REQUEST_OK);
 	step(contender, &input);
+}
+
+/* The slot is wanted: begin a contender, unless it has one. */
+static void
+begin(ZkSlot *slot, const ZkContender *wanted)
+{
+	Contender  *contender;
+
+	if (status_is_ending())
+		return;					/* contenders_take_over() does so, in the next
+								 * session */
+	contender = contender_make(slot, wanted->kind);
+	if (contender_is_begun(contender) || contender->deferred)
+		return;
+	if (contender_excess(contender) > 0)
+		contender_defer(contender);
+	else
+		step_start(contender, wanted);
+}
+
+static void
+queue_behind(ZkSlot *slot, RecipeEvent event)
+{
+	Contender  *contender = contender_find(slot);
+
+	if (contender != NULL)
+		step_queue_behind(contender, event);
+}
+
+/* The slot is released: give its contender up, or cancel its begin. */
+static void
+release(ZkSlot *slot)
+{
+	ZkContender wanted;
+	RecipeInput input = {.event = RECIPE_RELEASE};
+	Contender  *contender = contender_find(slot);
+
+	if (contender != NULL && contender->deferred)
+	{
+		contender_drop(contender);
+		contender = NULL;
+	}
+	if (contender != NULL && contender_owns(contender))
+		contender_learn(contender);
+	if (contender != NULL && step_requeue(contender))
+		return;
+	if (contender != NULL)
+		step(contender, &input);
+	else if (slot_set_gone(slot, &wanted))
+		begin(slot, &wanted);
+}
+
+/*
+ * dispatch_open_mail
+ *		Pass the ends of waits and holds to "over" (see slots_collect_ends()),
+ *		and then do what the slots in the mail request.
+ */
+void
+dispatch_open_mail(void (*over) (const int64 *ends, int n, bool all))
+{
+	bool		more = true;
+
+	while (more)
+	{
+		ZkSlot	   *slot = slots_collect_mail();
+		int64		ends[SLOTS_MAX_ENDS];
+		bool		all;
+		int			n = slots_collect_ends(ends, &all);
+
+		more = slot != NULL;
+		if (n > 0)
+			over(ends, n, all);
+		while (slot != NULL)
+		{
+			ZkSlot	   *next;
+			ZkContender wanted;
+			ZkMail		mail = slot_open_mail(slot, &next, &wanted);
+
+			if (mail == ZK_MAIL_WANT)
+				begin(slot, &wanted);
+			else if (mail == ZK_MAIL_CHECK_WRITERS)
+				queue_behind(slot, RECIPE_CHECK_WRITERS);
+			else if (mail == ZK_MAIL_WATCH_QUEUE)
+				queue_behind(slot, RECIPE_WATCH_QUEUE);
+			else if (mail == ZK_MAIL_RELEASE)
+				release(slot);
+			slot = next;
+		}
+	}
+}
+
+/*
+ * contenders_take_over
+ *		Give a contender to each slot that wants one and has none: take over
+ *		those of the previous worker, begin the others, or release the slot
+ *		if no worker had seen it wanted.
+ */
+void
+contenders_take_over(void)
+{
+	int			nslots;
+	ZkSlot	  **list = slots_list(&nslots);
+
+	/* what may exist already takes its room first */
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkContender known;
+		ZkSlotState state = slot_read_contender(list[i], &known);
+
+		if (known.has_uuid && contender_find(list[i]) == NULL)
+			step_resume(list[i], state, &known);
+	}
+	pfree(list);
+
+	/* some slots may be gone by now */
+	list = slots_list(&nslots);
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkSlot	   *slot = list[i];
+		ZkContender wanted;
+		ZkSlotState state = slot_read_contender(slot, &wanted);
+
+		if (contender_find(slot) != NULL)
+			continue;
+		if (state == ZK_SLOT_RELEASING)
+			release(slot);
+		else
+			begin(slot, &wanted);
+	}
+	pfree(list);
+}
+
+/*
+ * contenders_drain
+ *		The session is to end when nothing is held: until then, no lock
+ *		may pass from backend to backend for long, or be retained.
+ */
+void
+contenders_drain(void)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+		(void) slot_set_contended(list[i]->slot);
+	pfree(list);
+}
+
+/*
+ * contenders_release
+ *		Release all contenders, when nothing is held: wanted ones, too,
+ *		which queue again in another session.
+ */
+void
+contenders_release(void)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+		release(list[i]->slot);
+	pfree(list);
+}
+
+/* Give up retained contenders until there is room for this one. */
+static void
+give_up_retained(const Contender *deferred)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n && contender_excess(deferred) > 0; i++)
+	{
+		const Contender *contender = list[i];
+
+		if (contender_owns(contender) && contender->recipe->retain &&
+			slot_give_up_idle(contender->slot))
+			release(contender->slot);
+	}
+	pfree(list);
+}
+
+/*
+ * dispatch_begin_deferred
+ *		Begin the deferred contenders that fit when retained ones have been
+ *		given up, and refuse the others.
+ */
+void
+dispatch_begin_deferred(void)
+{
+	Contender  *contender;
+
+	while ((contender = contender_first_deferred()) != NULL)
+	{
+		ZkSlot	   *slot = contender->slot;
+		ZkContender wanted;
+		bool		fits;
+
+		give_up_retained(contender);
+		fits = contender_excess(contender) <= 0;
+		contender_drop(contender);
+
+		/* if no backend wants it any more, that is in the mail */
+		if (slot_read_contender(slot, &wanted) != ZK_SLOT_WANTED)
+			continue;
+		if (!fits)
+		{
+			slot_set_refused(slot, ZK_REFUSAL_NO_ROOM, 0);
+			if (slot_set_gone(slot, &wanted))
+				begin(slot, &wanted);
+		}
+		else if (!status_is_ending())
+			step_start(contender_make(slot, wanted.kind), &wanted);
+	}
+}
+
+/* Retry what ZooKeeper has refused. */
+static void
+retry_refused(void)
+{
+	int			n;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_RETRY};
+
+	if (!wake_is_due(WAKE_RETRY))
+		return;
+	wake_set(WAKE_RETRY, 0);
+	list = contenders_list(&n);
+	for (int i = 0; i < n; i++)
+		step(list[i], &input);
+}
+
+/* A retained owner that does not answer in time counts as a holder. */
+static void
+check_answer(Contender *contender, int64 now_ms)
+{
+	if (contender->answer_due_ms == 0)
+		return;
+	/* does it still watch that owner? */
+	if (!contender_is_queued(contender) || contender->watch_serial == 0)
+		contender->answer_due_ms = 0;
+	else if (now_ms < contender->answer_due_ms)
+		contender_schedule_check(contender, contender->answer_due_ms);
+	else
+	{
+		contender->answer_due_ms = 0;
+		(void) slot_report(contender->slot, RECIPE_REPORT_QUEUED, 0, 0);
+		contender_set_queued(contender, true);
+	}
+}
+
+/*
+ * Check a contender: give it up if it owns its lock and no backend takes it,
+ * check whether the time of a retained owner ahead of it is over, and let it
+ * come again if its number was late.
+ */
+static void
+check_contender(Contender *contender, int64 now_ms)
+{
+	RecipeInput retry = {.event = RECIPE_RETRY};
+
+	check_answer(contender, now_ms);
+	if (contender->owner_since_ms != 0)
+		contender_schedule_check(contender,
+								 slot_check_idle(contender->slot, now_ms));
+	if (contender->recipe->state == RECIPE_LATE && contender->recipe->aside)
+		step(contender, &retry);
+}
+
+/*
+ * Check the contenders that are due: each at its own time, since thousands may
+ * be retained.
+ */
+static void
+check_due(void)
+{
+	int64		now_ms = zk_now_ms();
+	int			n = 0;
+	Contender  *contender;
+
+	while ((contender = contender_next_due(now_ms)) != NULL)
+	{
+		check_contender(contender, now_ms);
+		n++;
+	}
+	if (n > 0)
+		ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+	wake_set(WAKE_CHECK, contender_next_check());
+}
+
+/*
+ * Check all owners: watch those that have owned for some time for a
+ * revocation, and find those that have become idle.
+ */
+static void
+sweep_owners(void)
+{
+	int64		now_ms = zk_now_ms();
+	int64		cpu_us = zk_cpu_us();
+	int			n;
+	int			revocable = 0;
+	bool		again = false;
+	Contender **list;
+	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
+
+	if (!wake_is_due(WAKE_SWEEP))
+		return;
+	wake_set(WAKE_SWEEP, 0);
+	list = contenders_list(&n);
+	for (int i = 0; i < n; i++)
+		if (contender_watches_itself(list[i]))
+			revocable++;
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->owner_since_ms == 0)
+			continue;
+		again = true;
+		check_contender(contender, now_ms);
+		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
+			!contender_watches_itself(contender) && revocable < MAX_REVOCABLE)
+		{
+			revocable++;
+			step(contender, &input);
+		}
+	}
+	if (again)
+	{
+		int64		pause_ms = SWEEP_PAUSE * (zk_cpu_us() - cpu_us) / 1000;
+
+		wake_set(WAKE_SWEEP, now_ms + Max(pause_ms, SWEEP_INTERVAL_MS));
+	}
+	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+}
+
+/*
+ * Let a contender look at what it watches.  Not without a connection: the
+ * library sets all watches again on the next one, and then delivers what was
+ * missed.
+ */
+static void
+look_again(Contender *contender)
+{
+	RecipeInput input = {.event = RECIPE_LOOK};
+
+	contender_delay_watch(contender);
+	if (status_is_connected())
+		step(contender, &input);
+}
+
+/* When the first of n contenders that wait for a watch is due. */
+static int64
+due_to_look(const Contender *first, int n, int64 last_ms)
+{
+	int			timeout_ms = status()->timeout;
+
+	return Max(first->watched_ms + timeout_ms,
+			   last_ms + Max(timeout_ms / n, LOOKS_PAUSE_MS));
+}
+
+/* Let contenders that have waited for a watch for long look. */
+static void
+look_again_in_turn(void)
+{
+	static int64 last_ms = 0;
+	int64		now_ms = zk_now_ms();
+	int			timeout_ms = status()->timeout;
+	int			n;
+	Contender  *first = contender_first_watching(&n);
+
+	if (!ZK_LOOKS_AGAIN)
+		first = NULL;
+	if (first != NULL && now_ms >= due_to_look(first, n, last_ms))
+	{
+		int			count = Min((int64) n * LOOKS_PAUSE_MS / timeout_ms + 1,
+								LOOKS_AT_A_TIME);
+
+		last_ms = now_ms;
+		while (count-- > 0 && first != NULL &&
+			   now_ms >= first->watched_ms + timeout_ms)
+		{
+			look_again(first);
+			first = contender_first_watching(&n);
+		}
+	}
+	wake_set(WAKE_WATCH, first ? due_to_look(first, n, last_ms) : 0);
+}
+
+/* End claims that are over or lost, and have the slots' mail opened next. */
+static void
+end_claims(void)
+{
+	ZkEndedClaim ended[CLAIMS_AT_A_TIME];
+	int64		due_ms;
+
+	while ((due_ms = claims_due_ms()) != 0 && due_ms <= zk_now_ms())
+	{
+		int			n = claims_end_due(ended, CLAIMS_AT_A_TIME);
+
+		for (int i = 0; i < n; i++)
+			ereport(LOG,
+					(ended[i].lost ?
+					 errmsg("claim of lock \"%s\" has been lost",
+							ended[i].path) :
+					 errmsg("claim of lock \"%s\" has ended because it was not renewed in time",
+							ended[i].path)));
+	}
+	wake_set(WAKE_CLAIMS, due_ms);
+}
+
+/*
+ * checks_run
+ *		Check all contenders and claims that are due.
+ */
+void
+checks_run(void)
+{
+	end_claims();
+	retry_refused();
+	sweep_owners();
+	check_due();
+	look_again_in_turn();
+}
+
+/*
+ * checks_watch_queues
+ *		The connection is lost, or back.
+ *
+ * Without a connection we do not learn who queues behind our contenders.  With
+ * a new one, the contenders that need it watch their queues again.
+ */
+void
+checks_watch_queues(bool connected)
+{
+	int			n;
+	Contender **list = contenders_list(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (!contender_watches_queue(contender))
+			continue;
+		if (connected)
+			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
+		else
+			slot_set_unwatched(contender->slot);
+	}
+	pfree(list);
 }

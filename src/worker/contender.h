@@ -3,8 +3,6 @@
  * contender.h
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
- * This header is also what the rest of the worker has of dispatch.c.
- *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -113,14 +111,12 @@ extern void contenders_release(void);
 extern void checks_watch_queues(bool connected);
 
 /* deadlocks */
-extern Contender **contenders_list(int *n);
 extern Contender *contender_find(ZkSlot *slot);
 extern bool contender_is_queued(const Contender *contender);
 extern bool contender_keeper(const Contender *contender,
 							 char path[CONTENDER_PATH_SIZE]);
 extern Contender *contender_first_queued(void);
 extern int64 contender_queued_after(int64 at_ms);
-extern void step(Contender *contender, const RecipeInput *input);
 extern void step_queue_behind(Contender *contender, RecipeEvent event);
 
 #endif							/* ZKLOCK_CONTENDER_H */

@@ -1070,14 +1070,15 @@ note_step(Contender *contender, bool may_have_left)
 
 /* Let the contender's recipe, or its permit, take one step. */
 static void
-take_step(Contender *contender, const RecipeInput *input, RecipeOutput *out)
+take_step(Contender *contender, RecipeEvent event, const RequestAnswer *answer,
+		  RecipeOutput *out)
 {
 	bool		leaves = may_leave(contender);
 
 	if (contender->permit)
-		permit_step(contender->permit, input, out);
+		permit_step(contender->permit, event, answer, out);
 	else
-		recipe_step(contender->recipe, input, out);
+		recipe_step(contender->recipe, event, answer, out);
 	note_step(contender, leaves);
 }
 
@@ -1089,12 +1090,10 @@ take_step(Contender *contender, const RecipeInput *input, RecipeOutput *out)
 static bool
 set_in_use(Contender *contender, RecipeOutput *out)
 {
-	RecipeInput input = {.event = RECIPE_SET_IN_USE};
-
 	if (!(out->report & RECIPE_REPORT_CONTENDED) ||
 		!slot_set_contended(contender->slot) || !contender->recipe->retain)
 		return false;
-	take_step(contender, &input, out);
+	take_step(contender, RECIPE_SET_IN_USE, NULL, out);
 	return true;
 }
 
@@ -1147,11 +1146,11 @@ carry_out(Contender *contender, RecipeOutput *out)
 
 /* Process one event of a contender, which may be dropped by that. */
 static void
-step(Contender *contender, const RecipeInput *input)
+step(Contender *contender, RecipeEvent event, const RequestAnswer *answer)
 {
 	RecipeOutput out;
 
-	take_step(contender, input, &out);
+	take_step(contender, event, answer, &out);
 	carry_out(contender, &out);
 }
 
@@ -1173,7 +1172,6 @@ static bool
 requeue(Contender *contender)
 {
 	ZkContender wanted;
-	RecipeInput input = {.event = RECIPE_REQUEUE};
 	RecipeOutput out;
 	int32		retain_ms;
 
@@ -1188,7 +1186,7 @@ requeue(Contender *contender)
 	contender->owner_since_ms = 0;
 	contender->awaited = false;
 	contender->recipe->retain = retain_ms > 0;
-	take_step(contender, &input, &out);
+	take_step(contender, RECIPE_REQUEUE, NULL, &out);
 	carry_out(contender, &out);
 	return true;
 }
@@ -1262,11 +1260,10 @@ take_over(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 static void
 expire(Contender *contender)
 {
-	RecipeInput input = {.event = RECIPE_EXPIRED};
 	RecipeOutput out;
 	ZkContender wanted;
 
-	take_step(contender, &input, &out);
+	take_step(contender, RECIPE_EXPIRED, NULL, &out);
 	if (out.report & RECIPE_REPORT_LOST)
 		log_loss(contender);
 	(void) slot_set_gone(contender->slot, &wanted);
@@ -1294,17 +1291,17 @@ static void
 queue_behind(ZkSlot *slot, RecipeEvent event)
 {
 	Contender  *contender = find(slot);
-	RecipeInput input = {.event = event};
 	ZkContender writer;
 	ZkKey		key;
+	bool		has_writer;
 
 	if (contender == NULL)
 		return;
-	if (contender->recipe->kind == ZNODE_READER &&
+	has_writer = contender->recipe->kind == ZNODE_READER &&
 		key_in_other_mode(slot_key(slot), &key) &&
-		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
-		input.sibling = writer.uuid;
-	step(contender, &input);
+		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid;
+	recipe_set_sibling(contender->recipe, has_writer ? writer.uuid : NULL);
+	step(contender, event, NULL);
 }
 
 /*
@@ -1335,8 +1332,7 @@ is_orphan(const Contender *contender, const RequestAnswer *answer)
 	const char *predecessor = contender->recipe->predecessor;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if (answer->event != REQUEST_DONE ||
-		(answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
+	if ((answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
 		answer->result != REQUEST_OK || !answer->ours)
 		return false;
 	if (contender->recipe->state != RECIPE_WATCHING || predecessor == NULL ||
@@ -1352,26 +1348,37 @@ is_orphan(const Contender *contender, const RequestAnswer *answer)
 	return true;
 }
 
+/* Note what an answer tells of the directory, or of our node. */
+static void
+note_answer(Contender *contender, const RequestAnswer *answer)
+{
+	Recipe	   *recipe = contender->recipe;
+
+	if (answer->kind == REQUEST_MKDIR || answer->kind == REQUEST_MKDIRS)
+		directory_made(answer);
+	else if (answer->kind == REQUEST_CREATE && !contender->permit)
+		recipe->next = directory_next(contender->directory);
+	else if (answer->kind == REQUEST_DELETE)
+	{
+		if (answer->result == REQUEST_UNKNOWN ||
+			answer->result == REQUEST_REFUSED)
+			contender->in_doubt = true;
+		if (!contender->permit)
+			directory_left(contender->directory, recipe->sequence,
+						   answer->result == REQUEST_OK);
+	}
+	recipe->orphan = is_orphan(contender, answer);
+}
+
 /* A request of a contender has been answered, or its watch has fired. */
 static void
 on_answer(void *data, const RequestAnswer *answer)
 {
 	Contender  *contender = data;
-	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
 
-	if (input.event == RECIPE_MKDIR_DONE)
-		directory_made(answer);
-	if (input.event == RECIPE_DELETE_DONE &&
-		(answer->result == REQUEST_UNKNOWN ||
-		 answer->result == REQUEST_REFUSED))
-		contender->in_doubt = true;
-	input.orphan = is_orphan(contender, answer);
-	if (!contender->permit && input.event == RECIPE_CREATE_DONE)
-		input.next = directory_next(contender->directory);
-	else if (!contender->permit && input.event == RECIPE_DELETE_DONE)
-		directory_left(contender->directory, contender->recipe->sequence,
-					   answer->result == REQUEST_OK);
-	step(contender, &input);
+	if (answer->event == REQUEST_DONE)
+		note_answer(contender, answer);
+	step(contender, RECIPE_ANSWER, answer);
 }
 
 /* The slot is wanted: begin a contender, unless it has one. */
@@ -1397,7 +1404,6 @@ static void
 release(ZkSlot *slot)
 {
 	ZkContender wanted;
-	RecipeInput input = {.event = RECIPE_RELEASE};
 	Contender  *contender = find(slot);
 
 	if (contender != NULL && contender->deferred)
@@ -1410,7 +1416,7 @@ release(ZkSlot *slot)
 	if (contender != NULL && requeue(contender))
 		return;
 	if (contender != NULL)
-		step(contender, &input);
+		step(contender, RECIPE_RELEASE, NULL);
 	else if (slot_set_gone(slot, &wanted))
 		begin(slot, &wanted);
 }
@@ -1585,14 +1591,13 @@ retry_refused(void)
 {
 	int			n;
 	Contender **list;
-	RecipeInput input = {.event = RECIPE_RETRY};
 
 	if (!wake_is_due(WAKE_RETRY))
 		return;
 	wake_set(WAKE_RETRY, 0);
 	list = list_all(&n);
 	for (int i = 0; i < n; i++)
-		step(list[i], &input);
+		step(list[i], RECIPE_RETRY, NULL);
 }
 
 /* A retained owner that does not answer in time counts as a holder. */
@@ -1622,14 +1627,12 @@ check_answer(Contender *contender, int64 now_ms)
 static void
 check_contender(Contender *contender, int64 now_ms)
 {
-	RecipeInput retry = {.event = RECIPE_RETRY};
-
 	check_answer(contender, now_ms);
 	if (contender->owner_since_ms != 0)
 		schedule_check(contender,
 					   slot_check_idle(contender->slot, now_ms));
 	if (contender->recipe->state == RECIPE_LATE && contender->recipe->aside)
-		step(contender, &retry);
+		step(contender, RECIPE_RETRY, NULL);
 }
 
 /*
@@ -1674,7 +1677,6 @@ sweep_owners(void)
 	int			revocable = 0;
 	bool		again = false;
 	Contender **list;
-	RecipeInput input = {.event = RECIPE_WATCH_REVOCATION};
 
 	if (!wake_is_due(WAKE_SWEEP))
 		return;
@@ -1695,7 +1697,7 @@ sweep_owners(void)
 			!watches_itself(contender) && revocable < MAX_REVOCABLE)
 		{
 			revocable++;
-			step(contender, &input);
+			step(contender, RECIPE_WATCH_REVOCATION, NULL);
 		}
 	}
 	if (again)
@@ -1723,12 +1725,10 @@ first_watching(void)
 static void
 look_again(Contender *contender)
 {
-	RecipeInput input = {.event = RECIPE_LOOK};
-
 	/* next after a timeout, as if the watch were set now */
 	set_watch(contender, contender->watch_serial);
 	if (status_is_connected())
-		step(contender, &input);
+		step(contender, RECIPE_LOOK, NULL);
 }
 
 /* When the first contender that waits for a watch is due. */

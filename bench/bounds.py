@@ -181,6 +181,13 @@ ROWS = [
     row("search", "acquire p99.9 in an instance that searches for deadlocks: one of its sessions"
         " holds 1,000 locks that others want, and waits; ms", "<= 100", "20",
         [("search", "zklock", 1000, "acquire_p999_ms")], close=None),
+    row("fleet", "acquire p99.9 beside a session of the same instance that lists the fleet's locks,"
+        " 10,000 names, again and again, less that without it; ms", "<= 20", "5",
+        [("fleet", "zklock", 10000, "acquire_p999_ms"), ("fleet", "zklock", 0, "acquire_p999_ms")],
+        formula=lambda beside, alone: beside - alone, close=None),
+    row("fleet-longest", "the same: longest acquire", "<= 20", "10",
+        [("fleet", "zklock", 10000, "acquire_max_ms"), ("fleet", "zklock", 0, "acquire_max_ms")],
+        formula=lambda beside, alone: beside - alone, close=None),
     row("slot", "bytes of shared memory a slot", "<= 512", "448",
         [("slot", "zklock", 1, "bytes")], close=None),
 ]

@@ -18,11 +18,12 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from statistics import median
 from types import SimpleNamespace
 
@@ -48,8 +49,8 @@ MODES = {
         waiters=(1, 10, 100, 1000), units=5000, sale_ms=10000, single_round=1,
         pgbench_rounds=8, pgbench_warmup=2000, pgbench_transactions=30000, counted=1000, idle=20,
         small=(2, 4, 8, 16, 32), kills=20,
-        limit=1050, reserve=360, scenario_limit=120, pgbench_limit=180, held_limit=60,
-        crowd_limit=40, contended=1000, search_ms=5000),
+        limit=1050, reserve=400, scenario_limit=120, pgbench_limit=180, held_limit=60,
+        crowd_limit=40, contended=1000, search_ms=5000, listing_ms=10000),
     "quick": SimpleNamespace(
         rounds=1, others=1, ms=250, warmup=100, java=1000,
         clients=(1, 64), instances=(1, 2),
@@ -58,7 +59,7 @@ MODES = {
         pgbench_rounds=1, pgbench_warmup=200, pgbench_transactions=1000, counted=200, idle=5,
         small=(2, 4), kills=2,
         limit=300, reserve=0, scenario_limit=0, pgbench_limit=0, held_limit=0,
-        crowd_limit=0, contended=100, search_ms=1000),
+        crowd_limit=0, contended=100, search_ms=1000, listing_ms=1000),
 }
 PAUSE = 2000                # us between the cycles of a lone client
 ZIPF_PAUSE = 3000           # us between a client's cycles, for their p99
@@ -70,6 +71,7 @@ QUANTILES = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5)
 ROUND_LOCKS = 6400          # that 64 clients go round
 ZIPF_LOCKS = 400            # of four instances
 ONCE_LOCKS = 640000         # more than are taken in a round
+FLEET_LOCKS = 10000         # that zk_fleet_locks() lists
 CROWD_CLIENTS = 4           # of each small instance
 COMPARED = 8                # so many small instances, or fewer, have a row
 KILL_MS = 700               # before ZooKeeper's leader is killed
@@ -864,6 +866,50 @@ def search(r):
                    acquire_p999_ms=quantile(sorted(s[2] - s[1] for s in samples), 99.9) / 1000)
 
 
+@contextmanager
+def listing():
+    """A session of the first instance lists the locks of all, again and again."""
+    lister = Psql(instances[0])
+    over = threading.Event()
+
+    def go_on():
+        times = 0
+        while not over.is_set():
+            lister.run("SELECT count(*) FROM zk_fleet_locks()")
+            times += 1
+        return times
+
+    with ThreadPoolExecutor(1) as pool:
+        times = pool.submit(go_on)
+        try:
+            yield
+        finally:
+            over.set()
+            lists = times.result()
+            lister.quit()
+    if lists < 3:
+        raise Failed("the locks were listed %d times only" % lists)
+
+
+def fleet(r):
+    """Lone cycles, alone and beside such a session, while the second instance
+    holds many locks."""
+    if not r.wants("fleet", "zklock", FLEET_LOCKS):
+        return
+    with contest("fleet", "zklock"):
+        if rivals["zklock"].ask("hold", count=FLEET_LOCKS, prefix="listed", instance=1):
+            raise Failed("there is no room for %d locks" % FLEET_LOCKS)
+        for x, beside in (0, nullcontext), (FLEET_LOCKS, listing):
+            with beside():
+                samples = lock("zklock", clients=1, locks=8, pause=PAUSE, prefix="beside",
+                               ms=mode.listing_ms)
+            waits = sorted(s[2] - s[1] for s in samples)
+            record("fleet", "zklock", x, r.turn, acquire_p999_ms=quantile(waits, 99.9) / 1000,
+                   acquire_max_ms=waits[-1] / 1000)
+        rivals["zklock"].ask("drop", instance=1)
+        none_left(instances[1])
+
+
 def sales(r):
     """The demo: two shops sell what one warehouse has, 32 customers in each."""
     procedure = open("sell.sql").read()
@@ -1239,7 +1285,8 @@ PLAN = [Scenario(usual), Scenario(zipf), Scenario(idle), Scenario(once),
 # Of the first two, a round is many.  The others leave much that ZooKeeper clears
 # away during the next minute.
 LAST = [Scenario(crowd, "single_round"), Scenario(leader, "single_round"),
-        Scenario(held, "single_round", ["most"]), Scenario(sales, "single_round")]
+        Scenario(fleet, "single_round"), Scenario(held, "single_round", ["most"]),
+        Scenario(sales, "single_round")]
 deadline = time.monotonic() + float(env.get("BENCH_SECONDS") or mode.limit)
 
 try:

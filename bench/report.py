@@ -239,6 +239,10 @@ def sections():
     yield ""
     yield from by_metric("search", 1000, acquire_p999_ms="p99.9 of an acquire beside a search "
                          "for deadlocks, ms")
+    for x, where in (0, "with no list of the fleet's locks"), (10000, "beside lists of 10,000"):
+        yield ""
+        yield from by_metric("fleet", x, acquire_p999_ms="p99.9 of an acquire %s, ms" % where,
+                             acquire_max_ms="longest")
     yield ""
     yield "## Who takes no lock"
     yield ""

@@ -265,7 +265,7 @@ inline grant()
 proctype Worker()
 {
 	do
-	/* dispatch: slot_open_mail() */
+	/* contender: slot_open_mail() */
 	:: atomic { !dead && mailed ->
 		mailed = false;
 		if

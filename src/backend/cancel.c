@@ -211,7 +211,7 @@ find_unacknowledged(Owners *owners, StringInfo text)
  * request, and warn if some have not.
  *
  * An instance sees it when it has owned the lock for about a second, and only
- * of so many locks at a time (worker/dispatch.c).
+ * of so many locks at a time (worker/contender.c).
  */
 static void
 wait_until_acknowledged(Owners *owners)

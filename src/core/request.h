@@ -136,6 +136,14 @@ typedef struct RequestAnswer
 	bool		acl_open;		/* the same: anybody may do more than read */
 } RequestAnswer;
 
+/* Does a request of this kind list the directory? */
+static inline bool
+request_is_list(RequestKind kind)
+{
+	return kind == REQUEST_CHILDREN || kind == REQUEST_SEARCH ||
+		kind == REQUEST_SYNC || kind == REQUEST_LIST;
+}
+
 /*
  * The handler of an owner of requests: called with their answers, and when a
  * watch set by one of them fires.

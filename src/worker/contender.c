@@ -4,11 +4,9 @@
  *		Contenders: what the worker keeps in ZooKeeper for slots.
  *
  * Each slot that is wanted or owned has one: its state machine, and what the
- * worker knows of it.  This file finds them by slot and by UUID, keeps them in
- * the order in which they are due for a check, and counts the room that they
- * take in the session.  It passes events to their recipes, or permits, and
- * carries their output out.  dispatch.c has what makes contenders begin, end
- * and look again.
+ * worker knows of it.  This file finds them by slot and by UUID, makes them
+ * begin, end and look again, passes events to their recipes, or permits,
+ * carries their output out, and counts the room that they take in the session.
  *
  * Steps.  A contender's recipe, or its permit, processes an event: an answer
  * of ZooKeeper, a watch that has fired, or what the slot or the time asks for.
@@ -19,6 +17,24 @@
  * in ZooKeeper, it begins again at once, if there is room.  If that is known
  * before an exclusive owner's node is deleted, the next node is created in the
  * same step (requeue).
+ *
+ * Mail and time.  Mail of the slots begins and releases contenders.  One for
+ * which the session has no room is deferred to the end of the iteration, when
+ * all that is to be released has been.  If there is no room then either,
+ * retained ones are given up for it; if that is not enough, it is refused with
+ * an error.  Independently of mail and answers, the worker retries what was
+ * refused, gives up idle locks, counts a retained owner that does not answer
+ * as a holder, watches long-time owners for a revocation, and ends claims that
+ * are over.
+ *
+ * Watches.  No event is sent twice, and a server or the client library may
+ * lose one: then a contender would wait forever, or an owner that watches its
+ * queue keep the lock from others.  So a contender that has waited for its
+ * watch for a session timeout looks at what it watches, the one that has
+ * waited for longest first.  With n of them, one is due in each nth part of a
+ * timeout: so all are done after two timeouts, and never many at once.  No
+ * more than 100 are due in a second, so 10,000 contenders take 100 seconds.
+ * They go a few together, since other requests wait for a flight of reads.
  *
  * The room.  However a session ends, ZooKeeper writes one transaction that
  * lists the paths of all its ephemeral nodes: PrepRequestProcessor.java makes
@@ -51,9 +67,13 @@
 #include "postgres.h"
 
 #include "core/lock/note.h"
-#include "core/lock/znode.h"
+#include "core/lock/permit.h"
+#include "core/lock/recipe.h"
 #include "core/mutation.h"
+#include "lib/ilist.h"
+#include "lib/pairingheap.h"
 #include "postmaster/postmaster.h"
+#include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
 #include "shared/lock_stats.h"
@@ -66,7 +86,7 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/contender_private.h"
+#include "worker/contender.h"
 #include "worker/directories.h"
 #include "worker/habits.h"
 #include "worker/wake.h"
@@ -87,8 +107,73 @@
  */
 #define HABITUAL_PART		8
 
+/* How often to check all owners. */
+#define SWEEP_INTERVAL_MS	1000
+
+/*
+ * The most contenders that are watched for a revocation: the library sets all
+ * watches again in one request when it reconnects.
+ */
+#define MAX_REVOCABLE		1000
+
+/*
+ * The pause between two sweeps over the owners is the larger of
+ * SWEEP_INTERVAL_MS and this multiple of a sweep's CPU time, which is some
+ * ms with 8,000 owners.
+ */
+#define SWEEP_PAUSE			50
+
+/* How many contenders look together, and how often. */
+#define LOOKS_AT_A_TIME		10
+#define LOOKS_PAUSE_MS		100
+
+/* Claims that end before they are logged. */
+#define CLAIMS_AT_A_TIME	16
+
 /* A lock directory, or one of the two parts of a semaphore. */
 #define PLACE_PATH_SIZE		(ZNODE_PATH_SIZE + 8)
+
+/* What we keep in ZooKeeper for a slot: a place in a queue, or a permit. */
+struct Contender
+{
+	ZkSlot	   *slot;			/* hash key, must be first */
+	uint32		owner;			/* of its requests */
+	Recipe	   *recipe;			/* its queue; of a permit, that of the lock, or
+								 * when it is granted, that of the permits */
+	Permit	   *permit;			/* or NULL: it is for a lock */
+	int64		owner_since_ms; /* zk_now_ms(); 0: not the owner */
+	int64		answer_due_ms;	/* the same: when the answer of a retained
+								 * owner is due, or 0 */
+	int64		check_at_ms;	/* the same: when a check is due, or 0 */
+	pairingheap_node check_node;	/* in a heap, unless check_at_ms is 0 */
+	int			asker_pid;		/* the backend that it was begun for */
+	bool		created;		/* the slot has its sequence number */
+	bool		has_uuid;
+	uint8		uuid[ZNODE_UUID_BYTES];
+	char		directory[ZNODE_PATH_SIZE];
+	int			place_bytes;	/* room for its node in a queue, */
+	int			permit_bytes;	/* and for its permit's node, or 0 */
+	int			bytes;			/* room for all that it has, or may have */
+	int			leaving;		/* the part whose delete is under way */
+	bool		in_doubt;		/* a delete was refused, or its answer lost */
+	bool		habitual;		/* its lock is retained by habit */
+	bool		revokes;		/* it waits for an owner that may be retained,
+								 * whether that has answered in time or not */
+	bool		deferred;		/* not begun for want of room, until the end
+								 * of the turn */
+	dlist_node	deferred_node;	/* in its list, if deferred */
+	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
+									 * writer behind it, for which backends
+									 * wait; 0: neither, as far as we know */
+	dlist_node	queued_node;	/* in its list, unless
+								 * queued_since_ms is 0 */
+	uint32		watch_serial;	/* of the watch that it waits for, or 0 */
+	int64		watched_ms;		/* zk_now_ms() when that was set, or when it
+								 * last looked */
+	dlist_node	watching_node;	/* in its list, unless watch_serial
+								 * is 0 */
+	bool		awaited;		/* a scan waits to learn if it is contended */
+};
 
 /* A UUID in use by a contender. */
 typedef struct ContenderUuid
@@ -175,8 +260,8 @@ contenders_publish(void)
 }
 
 /* All contenders, palloc'd, since a step changes the table. */
-Contender **
-contenders_list(int *n)
+static Contender **
+list_all(int *n)
 {
 	HASH_SEQ_STATUS scan;
 	Contender  *contender;
@@ -190,10 +275,46 @@ contenders_list(int *n)
 	return list;
 }
 
-Contender *
-contender_find(ZkSlot *slot)
+static Contender *
+find(ZkSlot *slot)
 {
 	return hash_search(contenders.by_slot, &slot, HASH_FIND, NULL);
+}
+
+/*
+ * contender_find
+ *		The contender of a slot, if it is the one that this describes; or NULL.
+ */
+Contender *
+contender_find(ZkSlot *slot, const ZkContender *known)
+{
+	Contender  *contender = find(slot);
+
+	return contender != NULL && contender->has_uuid && known->has_uuid &&
+		memcmp(contender->uuid, known->uuid, ZNODE_UUID_BYTES) == 0 ?
+		contender : NULL;
+}
+
+/* Its lock directory. */
+const char *
+contender_directory(const Contender *contender)
+{
+	return contender->directory;
+}
+
+/* Does it own its lock, or a permit? */
+bool
+contender_owns(const Contender *contender)
+{
+	return contender->recipe->state == RECIPE_OWNER &&
+		(!contender->permit || contender->permit->state == PERMIT_OWNER);
+}
+
+/* Is it an owner that watches its queue? */
+static bool
+watches_queue(const Contender *contender)
+{
+	return contender_owns(contender) && contender->recipe->queue_watch != 0;
 }
 
 /*
@@ -210,25 +331,6 @@ path_bytes(const char *directory, const char *below, ZnodeKind kind)
 	znode_contender_name(uuid, kind, 0, name);
 	return ZK_PATH_BYTES + strlen(chroot) + strlen(directory) + 1 +
 		strlen(below) + strlen(name);
-}
-
-/* Make the state machine of a contender: most are for locks. */
-static void
-make_machine(Contender *contender, ZnodeKind kind)
-{
-	if (kind == ZNODE_PERMIT)
-	{
-		contender->permit = MemoryContextAlloc(TopMemoryContext,
-											   sizeof(Permit));
-		permit_init(contender->permit);
-		contender->recipe = &contender->permit->lock;
-	}
-	else
-	{
-		contender->recipe = MemoryContextAlloc(TopMemoryContext,
-											   sizeof(Recipe));
-		recipe_init(contender->recipe);
-	}
 }
 
 static void
@@ -249,8 +351,8 @@ free_machine(Contender *contender)
 static void on_answer(void *data, const RequestAnswer *answer);
 
 /* Find the contender of a slot, or make one that is not begun. */
-Contender *
-contender_make(ZkSlot *slot, ZnodeKind kind)
+static Contender *
+make(ZkSlot *slot, ZnodeKind kind)
 {
 	Contender  *contender;
 	bool		found;
@@ -263,11 +365,17 @@ contender_make(ZkSlot *slot, ZnodeKind kind)
 	contender->slot = slot;
 	key_path(slot_key(slot), contender->directory);
 	contender->owner = session_add_owner(on_answer, contender);
-	make_machine(contender, kind);
 	if (kind != ZNODE_PERMIT)
+	{
+		contender->recipe = MemoryContextAllocZero(TopMemoryContext,
+												   sizeof(Recipe));
 		contender->place_bytes = path_bytes(contender->directory, "", kind);
+	}
 	else
 	{
+		contender->permit = MemoryContextAllocZero(TopMemoryContext,
+												   sizeof(Permit));
+		contender->recipe = &contender->permit->lock;
 		contender->place_bytes = path_bytes(contender->directory,
 											"/" ZNODE_LOCKS_DIR, ZNODE_MUTEX);
 		contender->permit_bytes = path_bytes(contender->directory,
@@ -299,12 +407,42 @@ set_habitual(Contender *contender, bool habitual)
 	return true;
 }
 
+/*
+ * Note whether the contender is queued behind others.
+ *
+ * A contender of readers with a writer behind it counts, too: other readers
+ * wait for that writer.
+ */
+static void
+set_queued(Contender *contender, bool queued)
+{
+	if (queued == (contender->queued_since_ms != 0))
+		return;
+	contender->queued_since_ms = queued ? zk_now_ms() : 0;
+	if (queued)
+		dlist_push_tail(&contenders.queued, &contender->queued_node);
+	else
+		dlist_delete(&contender->queued_node);
+}
+
 static void
 unschedule_check(Contender *contender)
 {
 	if (contender->check_at_ms != 0)
 		pairingheap_remove(contenders.checks, &contender->check_node);
 	contender->check_at_ms = 0;
+}
+
+/* Check a contender at this zk_now_ms(), or earlier; 0: no need. */
+static void
+schedule_check(Contender *contender, int64 at_ms)
+{
+	if (at_ms == 0 ||
+		(contender->check_at_ms != 0 && contender->check_at_ms <= at_ms))
+		return;
+	unschedule_check(contender);
+	contender->check_at_ms = at_ms;
+	pairingheap_add(contenders.checks, &contender->check_node);
 }
 
 static void
@@ -351,7 +489,7 @@ note_uuid(Contender *contender, const uint8 *uuid)
 	contender->revokes = false;
 	contender->created = contender->in_doubt = false;
 	contender->awaited = false;
-	contender_set_queued(contender, false);
+	set_queued(contender, false);
 }
 
 /*
@@ -360,20 +498,34 @@ note_uuid(Contender *contender, const uint8 *uuid)
  */
 static void
 place_path(const Contender *contender, const char *below,
-					 char path[PLACE_PATH_SIZE])
+		   char path[PLACE_PATH_SIZE])
 {
 	snprintf(path, PLACE_PATH_SIZE, "%s%s", contender->directory,
 			 below ? below : "");
 }
 
 /* Is it, or may it be, behind others with its node in its queue? */
-bool
-contender_is_queued(const Contender *contender)
+static bool
+is_queued(const Contender *contender)
 {
 	RecipeState state = contender->recipe->state;
 
 	return state == RECIPE_WATCHING || state == RECIPE_READING ||
 		(state == RECIPE_OWNER && !contender_owns(contender));
+}
+
+/*
+ * contender_queued_ms
+ *		Since when it has been queued as a wait for its slot in this state
+ *		has it, as of zk_now_ms(); 0: it is not.
+ */
+int64
+contender_queued_ms(const Contender *contender, ZkSlotState state)
+{
+	bool		is_so = state == ZK_SLOT_WANTED ? is_queued(contender) :
+		state == ZK_SLOT_HELD && contender_owns(contender);
+
+	return is_so ? contender->queued_since_ms : 0;
 }
 
 /* The name of its state, for log lines. */
@@ -399,7 +551,7 @@ contender_keeper(const Contender *contender, char path[CONTENDER_PATH_SIZE])
 	if (recipe->kind != ZNODE_READER)
 		return false;
 	keeper = contender_owns(contender) ? recipe->writer :
-		contender_is_queued(contender) ? recipe->predecessor : NULL;
+		is_queued(contender) ? recipe->predecessor : NULL;
 	if (keeper == NULL)
 		return false;
 	snprintf(path, CONTENDER_PATH_SIZE, "%s/%s", contender->directory, keeper);
@@ -435,12 +587,12 @@ set_bytes(Contender *contender, int bytes, int leaving)
 }
 
 /* Forget a contender. */
-void
-contender_drop(Contender *contender)
+static void
+drop(Contender *contender)
 {
 	forget_uuid(contender);
 	unschedule_check(contender);
-	contender_set_queued(contender, false);
+	set_queued(contender, false);
 	set_watch(contender, 0);
 	set_bytes(contender, 0, 0);
 	(void) set_habitual(contender, false);
@@ -452,8 +604,8 @@ contender_drop(Contender *contender)
 }
 
 /* Has the contender anything in ZooKeeper, or may it have? */
-bool
-contender_is_begun(const Contender *contender)
+static bool
+is_begun(const Contender *contender)
 {
 	return contender->permit ? contender->permit->state != PERMIT_NONE :
 		contender->recipe->state != RECIPE_NONE;
@@ -524,19 +676,18 @@ update(Contender *contender)
 	count_bytes(contender);
 	if (watch != contender->watch_serial)
 		set_watch(contender, watch);
-	if (!contender_is_begun(contender) ||
+	if (!is_begun(contender) ||
 		(permit ? permit->state == PERMIT_LEAVING :
 		 recipe_is_leaving(contender->recipe)))
-		contender_set_queued(contender, false);
+		set_queued(contender, false);
 }
 
 /*
- * contender_excess
- *		How many bytes too many the session's nodes would have if the contender
- *		began now; it may if this is not above 0.
+ * How many bytes too many the session's nodes would have if the contender
+ * began now; it may if this is not above 0.
  */
-int64
-contender_excess(const Contender *contender)
+static int64
+excess(const Contender *contender)
 {
 	if (ZK_MUTATED(ZK_ROOM_UNCHECKED))
 		return 0;
@@ -545,56 +696,33 @@ contender_excess(const Contender *contender)
 		ZK_PATH_BYTES_BOUND;
 }
 
-/* Have the contender begun at the end of the iteration, if there is room then. */
-void
-contender_defer(Contender *contender)
+/* Have the contender begun at the end of the iteration, if there is room. */
+static void
+defer(Contender *contender)
 {
 	contender->deferred = true;
 	dlist_push_tail(&contenders.deferred, &contender->deferred_node);
 }
 
-/* The first contender to be begun at the end of the iteration, or NULL. */
-Contender *
-contender_first_deferred(void)
-{
-	return dlist_is_empty(&contenders.deferred) ? NULL :
-		dlist_head_element(Contender, deferred_node, &contenders.deferred);
-}
-
 /*
- * contender_set_queued
- *		Note whether the contender is queued behind others.
- *
- * A contender of readers with a writer behind it counts, too: other readers
- * wait for that writer.
+ * Since when a contender has been queued behind others, as of zk_now_ms(), the
+ * longest-queued one; 0: none is.
  */
-void
-contender_set_queued(Contender *contender, bool queued)
+int64
+contenders_queued_ms(void)
 {
-	if (queued == (contender->queued_since_ms != 0))
-		return;
-	contender->queued_since_ms = queued ? zk_now_ms() : 0;
-	if (queued)
-		dlist_push_tail(&contenders.queued, &contender->queued_node);
-	else
-		dlist_delete(&contender->queued_node);
-}
-
-/* The contender that has been queued behind others for longest, or NULL. */
-Contender *
-contender_first_queued(void)
-{
-	return dlist_is_empty(&contenders.queued) ? NULL :
-		dlist_head_element(Contender, queued_node, &contenders.queued);
+	return dlist_is_empty(&contenders.queued) ? 0 :
+		dlist_head_element(Contender, queued_node,
+						   &contenders.queued)->queued_since_ms;
 }
 
 /*
- * contender_queued_after
+ * contenders_queued_after
  *		When, after "at_ms", a contender was first queued behind others, as
  *		of zk_now_ms(); or 0.
  */
 int64
-contender_queued_after(int64 at_ms)
+contenders_queued_after(int64 at_ms)
 {
 	int64		first_ms = 0;
 	dlist_iter	iter;
@@ -611,69 +739,13 @@ contender_queued_after(int64 at_ms)
 	return first_ms;
 }
 
-/* The contender is to wait for its watch as long as if it were set now. */
-void
-contender_delay_watch(Contender *contender)
+/* The contender that is due for a check first, or NULL. */
+static Contender *
+first_check(void)
 {
-	set_watch(contender, contender->watch_serial);
-}
-
-/*
- * contender_first_watching
- *		The contender whose watch was set earliest, or NULL; and how many
- *		wait for a watch.
- */
-Contender *
-contender_first_watching(int *nwatching)
-{
-	*nwatching = contenders.nwatching;
-	return dlist_is_empty(&contenders.watching) ? NULL :
-		dlist_head_element(Contender, watching_node, &contenders.watching);
-}
-
-/*
- * contender_schedule_check
- *		Check a contender at this time, as of zk_now_ms(), or earlier; 0: no
- *		check is needed.
- */
-void
-contender_schedule_check(Contender *contender, int64 at_ms)
-{
-	if (at_ms == 0 ||
-		(contender->check_at_ms != 0 && contender->check_at_ms <= at_ms))
-		return;
-	unschedule_check(contender);
-	contender->check_at_ms = at_ms;
-	pairingheap_add(contenders.checks, &contender->check_node);
-}
-
-/* A contender that is due for a check, or NULL; the time is reset. */
-Contender *
-contender_next_due(int64 now_ms)
-{
-	Contender  *contender;
-
-	if (pairingheap_is_empty(contenders.checks))
-		return NULL;
-	contender = pairingheap_container(Contender, check_node,
-									  pairingheap_first(contenders.checks));
-	if (contender->check_at_ms > now_ms)
-		return NULL;
-	unschedule_check(contender);
-	return contender;
-}
-
-/* When the first contender is due for a check, as of zk_now_ms(); or 0. */
-int64
-contender_next_check(void)
-{
-	Contender  *contender;
-
-	if (pairingheap_is_empty(contenders.checks))
-		return 0;
-	contender = pairingheap_container(Contender, check_node,
-									  pairingheap_first(contenders.checks));
-	return contender->check_at_ms;
+	return pairingheap_is_empty(contenders.checks) ? NULL :
+		pairingheap_container(Contender, check_node,
+							  pairingheap_first(contenders.checks));
 }
 
 /* Submit an operation of a step. */
@@ -826,7 +898,7 @@ note_created(Contender *contender, unsigned report)
 		/* the next worker must not search for the previous node */
 		slot_set_uncreated(contender->slot);
 		contender->created = false;
-		contender_set_queued(contender, false);
+		set_queued(contender, false);
 	}
 }
 
@@ -845,16 +917,16 @@ note_queue(Contender *contender, unsigned report)
 		contender->revokes = false;
 	}
 	if (report & RECIPE_REPORT_QUEUED)
-		contender_set_queued(contender, true);
+		set_queued(contender, true);
 	if (report & RECIPE_REPORT_RETAINED)
 	{
 		contender->revokes = true;
 		contender->answer_due_ms = zk_now_ms() + RETAINED_ANSWER_MS;
-		contender_schedule_check(contender, contender->answer_due_ms);
+		schedule_check(contender, contender->answer_due_ms);
 	}
 	if (report & RECIPE_REPORT_GRANTED)
 	{
-		contender_set_queued(contender, false);
+		set_queued(contender, false);
 		note_owner(contender);
 	}
 	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
@@ -864,7 +936,7 @@ note_queue(Contender *contender, unsigned report)
 		wake_set(WAKE_SCAN, zk_now_ms());
 	}
 	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
-		contender_set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
+		set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
 	if (contender->recipe->others && !contender->permit)
 		habits_of_others(contender->directory, contender->recipe->kind);
 }
@@ -898,13 +970,13 @@ report_step(Contender *contender, const RecipeOutput *out)
 		log_loss(contender);
 	note_created(contender, report);
 	note_queue(contender, report);
-	contender_schedule_check(contender,
-							 slot_report(contender->slot, report,
-										 recipe->sequence, out->token));
+	schedule_check(contender,
+				   slot_report(contender->slot, report, recipe->sequence,
+							   out->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
 	if (recipe->state == RECIPE_LATE && recipe->aside)
-		contender_schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
+		schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
 	if ((report & RECIPE_REPORT_LATE) && !(report & RECIPE_REPORT_FAILED))
 		ereport(LOG,
 				(errmsg("the sequence numbers of \"%s\" in ZooKeeper are nearly used up",
@@ -998,14 +1070,15 @@ note_step(Contender *contender, bool may_have_left)
 
 /* Let the contender's recipe, or its permit, take one step. */
 static void
-take_step(Contender *contender, const RecipeInput *input, RecipeOutput *out)
+take_step(Contender *contender, RecipeEvent event, const RequestAnswer *answer,
+		  RecipeOutput *out)
 {
 	bool		leaves = may_leave(contender);
 
 	if (contender->permit)
-		permit_step(contender->permit, input, out);
+		permit_step(contender->permit, event, answer, out);
 	else
-		recipe_step(contender->recipe, input, out);
+		recipe_step(contender->recipe, event, answer, out);
 	note_step(contender, leaves);
 }
 
@@ -1017,12 +1090,10 @@ take_step(Contender *contender, const RecipeInput *input, RecipeOutput *out)
 static bool
 set_in_use(Contender *contender, RecipeOutput *out)
 {
-	RecipeInput input = {.event = RECIPE_SET_IN_USE};
-
 	if (!(out->report & RECIPE_REPORT_CONTENDED) ||
 		!slot_set_contended(contender->slot) || !contender->recipe->retain)
 		return false;
-	take_step(contender, &input, out);
+	take_step(contender, RECIPE_SET_IN_USE, NULL, out);
 	return true;
 }
 
@@ -1038,12 +1109,12 @@ want_again(Contender *contender, RecipeOutput *out)
 
 	if (!slot_set_gone(contender->slot, &wanted) || status_is_ending())
 	{
-		contender_drop(contender);
+		drop(contender);
 		return false;
 	}
-	if (contender_excess(contender) > 0)
+	if (excess(contender) > 0)
 	{
-		contender_defer(contender);
+		defer(contender);
 		return false;
 	}
 	want(contender, &wanted, out);
@@ -1073,22 +1144,19 @@ carry_out(Contender *contender, RecipeOutput *out)
 	}
 }
 
-/*
- * step
- *		Process one event of a contender, which may be dropped by that.
- */
-void
-step(Contender *contender, const RecipeInput *input)
+/* Process one event of a contender, which may be dropped by that. */
+static void
+step(Contender *contender, RecipeEvent event, const RequestAnswer *answer)
 {
 	RecipeOutput out;
 
-	take_step(contender, input, &out);
+	take_step(contender, event, answer, &out);
 	carry_out(contender, &out);
 }
 
 /* Begin a contender, for which there is room. */
-void
-step_start(Contender *contender, const ZkContender *wanted)
+static void
+start(Contender *contender, const ZkContender *wanted)
 {
 	RecipeOutput out;
 
@@ -1097,17 +1165,13 @@ step_start(Contender *contender, const ZkContender *wanted)
 }
 
 /*
- * step_requeue
- *		The slot is being released: if it is wanted again, and the contender
- *		is an exclusive owner, requeue in the same step.
- *
- * Returns whether it does.
+ * The slot is being released: if it is wanted again, and the contender is an
+ * exclusive owner, requeue in the same step.  Returns whether it does.
  */
-bool
-step_requeue(Contender *contender)
+static bool
+requeue(Contender *contender)
 {
 	ZkContender wanted;
-	RecipeInput input = {.event = RECIPE_REQUEUE};
 	RecipeOutput out;
 	int32		retain_ms;
 
@@ -1122,14 +1186,14 @@ step_requeue(Contender *contender)
 	contender->owner_since_ms = 0;
 	contender->awaited = false;
 	contender->recipe->retain = retain_ms > 0;
-	take_step(contender, &input, &out);
+	take_step(contender, RECIPE_REQUEUE, NULL, &out);
 	carry_out(contender, &out);
 	return true;
 }
 
 /* A contender that owns its lock is being given up: learn from its use. */
-void
-contender_learn(const Contender *contender)
+static void
+learn(const Contender *contender)
 {
 	ZkSlotUse	use;
 
@@ -1175,15 +1239,15 @@ resume(Contender *contender, ZkSlotState state, const ZkContender *known,
 }
 
 /* Continue a contender of the previous worker, as its slot describes it. */
-void
-step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
+static void
+take_over(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 {
-	Contender  *contender = contender_make(slot, known->kind);
+	Contender  *contender = make(slot, known->kind);
 	RecipeOutput out;
 
 	note_uuid(contender, known->uuid);
 	(void) set_habitual(contender, known->retain_ms > 0 &&
-								  zklock_retain_time == ZK_RETAIN_BY_HABIT);
+						zklock_retain_time == ZK_RETAIN_BY_HABIT);
 	contender->asker_pid = known->asker_pid;
 	if (state != ZK_SLOT_WANTED && state != ZK_SLOT_RELEASING)
 		note_owner(contender);
@@ -1196,15 +1260,14 @@ step_resume(ZkSlot *slot, ZkSlotState state, const ZkContender *known)
 static void
 expire(Contender *contender)
 {
-	RecipeInput input = {.event = RECIPE_EXPIRED};
 	RecipeOutput out;
 	ZkContender wanted;
 
-	take_step(contender, &input, &out);
+	take_step(contender, RECIPE_EXPIRED, NULL, &out);
 	if (out.report & RECIPE_REPORT_LOST)
 		log_loss(contender);
 	(void) slot_set_gone(contender->slot, &wanted);
-	contender_drop(contender);
+	drop(contender);
 }
 
 /* The session has ended, and its contenders with it: drop them. */
@@ -1212,7 +1275,7 @@ void
 contenders_expire(void)
 {
 	int			n;
-	Contender **list = contenders_list(&n);
+	Contender **list = list_all(&n);
 
 	for (int i = 0; i < n; i++)
 		expire(list[i]);
@@ -1221,22 +1284,38 @@ contenders_expire(void)
 }
 
 /*
- * step_queue_behind
- *		Have our contender check for writers behind it, or watch the queue;
- *		the writer of this instance does not count.
+ * Have a slot's contender check for writers behind it, or watch the queue; the
+ * writer of this instance does not count.
  */
-void
-step_queue_behind(Contender *contender, RecipeEvent event)
+static void
+queue_behind(ZkSlot *slot, RecipeEvent event)
 {
-	RecipeInput input = {.event = event};
+	Contender  *contender = find(slot);
 	ZkContender writer;
 	ZkKey		key;
+	bool		has_writer;
 
-	if (contender_kind(contender) == ZNODE_READER &&
-		key_in_other_mode(slot_key(contender->slot), &key) &&
-		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid)
-		input.sibling = writer.uuid;
-	step(contender, &input);
+	if (contender == NULL)
+		return;
+	has_writer = contender->recipe->kind == ZNODE_READER &&
+		key_in_other_mode(slot_key(slot), &key) &&
+		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid;
+	recipe_set_sibling(contender->recipe, has_writer ? writer.uuid : NULL);
+	step(contender, event, NULL);
+}
+
+/*
+ * contender_await
+ *		A scan of ours waits to learn whether others are behind an owner.
+ */
+void
+contender_await(Contender *contender)
+{
+	if (contender->awaited)
+		return;
+	contender->awaited = true;
+	if (!watches_queue(contender))
+		queue_behind(contender->slot, RECIPE_WATCH_QUEUE);
 }
 
 /*
@@ -1253,8 +1332,7 @@ is_orphan(const Contender *contender, const RequestAnswer *answer)
 	const char *predecessor = contender->recipe->predecessor;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if (answer->event != REQUEST_DONE ||
-		(answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
+	if ((answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
 		answer->result != REQUEST_OK || !answer->ours)
 		return false;
 	if (contender->recipe->state != RECIPE_WATCHING || predecessor == NULL ||
@@ -1270,24 +1348,485 @@ is_orphan(const Contender *contender, const RequestAnswer *answer)
 	return true;
 }
 
+/* Note what an answer tells of the directory, or of our node. */
+static void
+note_answer(Contender *contender, const RequestAnswer *answer)
+{
+	Recipe	   *recipe = contender->recipe;
+
+	if (answer->kind == REQUEST_MKDIR || answer->kind == REQUEST_MKDIRS)
+		directory_made(answer);
+	else if (answer->kind == REQUEST_CREATE && !contender->permit)
+		recipe->next = directory_next(contender->directory);
+	else if (answer->kind == REQUEST_DELETE)
+	{
+		if (answer->result == REQUEST_UNKNOWN ||
+			answer->result == REQUEST_REFUSED)
+			contender->in_doubt = true;
+		if (!contender->permit)
+			directory_left(contender->directory, recipe->sequence,
+						   answer->result == REQUEST_OK);
+	}
+	recipe->orphan = is_orphan(contender, answer);
+}
+
 /* A request of a contender has been answered, or its watch has fired. */
 static void
 on_answer(void *data, const RequestAnswer *answer)
 {
 	Contender  *contender = data;
-	RecipeInput input = {.event = recipe_event(answer),.answer = *answer};
 
-	if (input.event == RECIPE_MKDIR_DONE)
-		directory_made(answer);
-	if (input.event == RECIPE_DELETE_DONE &&
-		(answer->result == REQUEST_UNKNOWN ||
-		 answer->result == REQUEST_REFUSED))
-		contender->in_doubt = true;
-	input.orphan = is_orphan(contender, answer);
-	if (!contender->permit && input.event == RECIPE_CREATE_DONE)
-		input.next = directory_next(contender->directory);
-	else if (!contender->permit && input.event == RECIPE_DELETE_DONE)
-		directory_left(contender->directory, contender->recipe->sequence,
-					   answer->result == REQUEST_OK);
-	step(contender, &input);
+	if (answer->event == REQUEST_DONE)
+		note_answer(contender, answer);
+	step(contender, RECIPE_ANSWER, answer);
+}
+
+/* The slot is wanted: begin a contender, unless it has one. */
+static void
+begin(ZkSlot *slot, const ZkContender *wanted)
+{
+	Contender  *contender;
+
+	if (status_is_ending())
+		return;					/* contenders_take_over() does so, in the next
+								 * session */
+	contender = make(slot, wanted->kind);
+	if (is_begun(contender) || contender->deferred)
+		return;
+	if (excess(contender) > 0)
+		defer(contender);
+	else
+		start(contender, wanted);
+}
+
+/* The slot is released: give its contender up, or cancel its begin. */
+static void
+release(ZkSlot *slot)
+{
+	ZkContender wanted;
+	Contender  *contender = find(slot);
+
+	if (contender != NULL && contender->deferred)
+	{
+		drop(contender);
+		contender = NULL;
+	}
+	if (contender != NULL && contender_owns(contender))
+		learn(contender);
+	if (contender != NULL && requeue(contender))
+		return;
+	if (contender != NULL)
+		step(contender, RECIPE_RELEASE, NULL);
+	else if (slot_set_gone(slot, &wanted))
+		begin(slot, &wanted);
+}
+
+/*
+ * contenders_take_over
+ *		Give a contender to each slot that wants one and has none: take over
+ *		those of the previous worker, begin the others, or release the slot
+ *		if no worker had seen it wanted.
+ */
+void
+contenders_take_over(void)
+{
+	int			nslots;
+	ZkSlot	  **list = slots_list(&nslots);
+
+	/* what may exist already takes its room first */
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkContender known;
+		ZkSlotState state = slot_read_contender(list[i], &known);
+
+		if (known.has_uuid && find(list[i]) == NULL)
+			take_over(list[i], state, &known);
+	}
+	pfree(list);
+
+	/* some slots may be gone by now */
+	list = slots_list(&nslots);
+	for (int i = 0; i < nslots; i++)
+	{
+		ZkSlot	   *slot = list[i];
+		ZkContender wanted;
+		ZkSlotState state = slot_read_contender(slot, &wanted);
+
+		if (find(slot) != NULL)
+			continue;
+		if (state == ZK_SLOT_RELEASING)
+			release(slot);
+		else
+			begin(slot, &wanted);
+	}
+	pfree(list);
+}
+
+/*
+ * contenders_drain
+ *		The session is to end when nothing is held: until then, no lock
+ *		may pass from backend to backend for long, or be retained.
+ */
+void
+contenders_drain(void)
+{
+	int			n;
+	Contender **list = list_all(&n);
+
+	for (int i = 0; i < n; i++)
+		(void) slot_set_contended(list[i]->slot);
+	pfree(list);
+}
+
+/*
+ * contenders_release
+ *		Release all contenders, when nothing is held: wanted ones, too,
+ *		which queue again in another session.
+ */
+void
+contenders_release(void)
+{
+	int			n;
+	Contender **list = list_all(&n);
+
+	for (int i = 0; i < n; i++)
+		release(list[i]->slot);
+	pfree(list);
+}
+
+/* Give up retained contenders until there is room for this one. */
+static void
+give_up_retained(const Contender *deferred)
+{
+	int			n;
+	Contender **list = list_all(&n);
+
+	for (int i = 0; i < n && excess(deferred) > 0; i++)
+	{
+		const Contender *contender = list[i];
+
+		if (contender_owns(contender) && contender->recipe->retain &&
+			slot_give_up_idle(contender->slot))
+			release(contender->slot);
+	}
+	pfree(list);
+}
+
+/*
+ * Begin the deferred contenders that fit when retained ones have been given
+ * up, and refuse the others.
+ */
+static void
+begin_deferred(void)
+{
+	while (!dlist_is_empty(&contenders.deferred))
+	{
+		Contender  *contender = dlist_head_element(Contender, deferred_node,
+												   &contenders.deferred);
+		ZkSlot	   *slot = contender->slot;
+		ZkContender wanted;
+		bool		fits;
+
+		give_up_retained(contender);
+		fits = excess(contender) <= 0;
+		drop(contender);
+
+		/* if no backend wants it any more, that is in the mail */
+		if (slot_read_contender(slot, &wanted) != ZK_SLOT_WANTED)
+			continue;
+		if (!fits)
+		{
+			slot_set_refused(slot, ZK_REFUSAL_NO_ROOM, 0);
+			if (slot_set_gone(slot, &wanted))
+				begin(slot, &wanted);
+		}
+		else if (!status_is_ending())
+			start(make(slot, wanted.kind), &wanted);
+	}
+}
+
+/*
+ * contenders_open_mail
+ *		Pass the ends of waits and holds to "over" (see slots_collect_ends()),
+ *		do what the slots in the mail request, and begin what was deferred.
+ */
+void
+contenders_open_mail(void (*over) (const int64 *ends, int n, bool all))
+{
+	bool		more = true;
+
+	while (more)
+	{
+		ZkSlot	   *slot = slots_collect_mail();
+		int64		ends[SLOTS_MAX_ENDS];
+		bool		all;
+		int			n = slots_collect_ends(ends, &all);
+
+		more = slot != NULL;
+		if (n > 0)
+			over(ends, n, all);
+		while (slot != NULL)
+		{
+			ZkSlot	   *next;
+			ZkContender wanted;
+			ZkMail		mail = slot_open_mail(slot, &next, &wanted);
+
+			if (mail == ZK_MAIL_WANT)
+				begin(slot, &wanted);
+			else if (mail == ZK_MAIL_CHECK_WRITERS)
+				queue_behind(slot, RECIPE_CHECK_WRITERS);
+			else if (mail == ZK_MAIL_WATCH_QUEUE)
+				queue_behind(slot, RECIPE_WATCH_QUEUE);
+			else if (mail == ZK_MAIL_RELEASE)
+				release(slot);
+			slot = next;
+		}
+	}
+	begin_deferred();
+}
+
+/* Retry what ZooKeeper has refused. */
+static void
+retry_refused(void)
+{
+	int			n;
+	Contender **list;
+
+	if (!wake_is_due(WAKE_RETRY))
+		return;
+	wake_set(WAKE_RETRY, 0);
+	list = list_all(&n);
+	for (int i = 0; i < n; i++)
+		step(list[i], RECIPE_RETRY, NULL);
+}
+
+/* A retained owner that does not answer in time counts as a holder. */
+static void
+check_answer(Contender *contender, int64 now_ms)
+{
+	if (contender->answer_due_ms == 0)
+		return;
+	/* does it still watch that owner? */
+	if (!is_queued(contender) || contender->watch_serial == 0)
+		contender->answer_due_ms = 0;
+	else if (now_ms < contender->answer_due_ms)
+		schedule_check(contender, contender->answer_due_ms);
+	else
+	{
+		contender->answer_due_ms = 0;
+		(void) slot_report(contender->slot, RECIPE_REPORT_QUEUED, 0, 0);
+		set_queued(contender, true);
+	}
+}
+
+/*
+ * Check a contender: give it up if it owns its lock and no backend takes it,
+ * check whether the time of a retained owner ahead of it is over, and let it
+ * come again if its number was late.
+ */
+static void
+check_contender(Contender *contender, int64 now_ms)
+{
+	check_answer(contender, now_ms);
+	if (contender->owner_since_ms != 0)
+		schedule_check(contender,
+					   slot_check_idle(contender->slot, now_ms));
+	if (contender->recipe->state == RECIPE_LATE && contender->recipe->aside)
+		step(contender, RECIPE_RETRY, NULL);
+}
+
+/*
+ * Check the contenders that are due: each at its own time, since thousands may
+ * be retained.
+ */
+static void
+check_due(void)
+{
+	int64		now_ms = zk_now_ms();
+	int			n = 0;
+	Contender  *contender;
+
+	while ((contender = first_check()) != NULL &&
+		   contender->check_at_ms <= now_ms)
+	{
+		unschedule_check(contender);
+		check_contender(contender, now_ms);
+		n++;
+	}
+	if (n > 0)
+		ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+	wake_set(WAKE_CHECK, contender ? contender->check_at_ms : 0);
+}
+
+static bool
+watches_itself(const Contender *contender)
+{
+	return contender->recipe->revocation_watch != 0;
+}
+
+/*
+ * Check all owners: watch those that have owned for some time for a
+ * revocation, and find those that have become idle.
+ */
+static void
+sweep_owners(void)
+{
+	int64		now_ms = zk_now_ms();
+	int64		cpu_us = zk_cpu_us();
+	int			n;
+	int			revocable = 0;
+	bool		again = false;
+	Contender **list;
+
+	if (!wake_is_due(WAKE_SWEEP))
+		return;
+	wake_set(WAKE_SWEEP, 0);
+	list = list_all(&n);
+	for (int i = 0; i < n; i++)
+		if (watches_itself(list[i]))
+			revocable++;
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (contender->owner_since_ms == 0)
+			continue;
+		again = true;
+		check_contender(contender, now_ms);
+		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
+			!watches_itself(contender) && revocable < MAX_REVOCABLE)
+		{
+			revocable++;
+			step(contender, RECIPE_WATCH_REVOCATION, NULL);
+		}
+	}
+	if (again)
+	{
+		int64		pause_ms = SWEEP_PAUSE * (zk_cpu_us() - cpu_us) / 1000;
+
+		wake_set(WAKE_SWEEP, now_ms + Max(pause_ms, SWEEP_INTERVAL_MS));
+	}
+	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+}
+
+/* The contender whose watch was set earliest, or NULL. */
+static Contender *
+first_watching(void)
+{
+	return dlist_is_empty(&contenders.watching) ? NULL :
+		dlist_head_element(Contender, watching_node, &contenders.watching);
+}
+
+/*
+ * Let a contender look at what it watches.  Not without a connection: the
+ * library sets all watches again on the next one, and then delivers what was
+ * missed.
+ */
+static void
+look_again(Contender *contender)
+{
+	/* next after a timeout, as if the watch were set now */
+	set_watch(contender, contender->watch_serial);
+	if (status_is_connected())
+		step(contender, RECIPE_LOOK, NULL);
+}
+
+/* When the first contender that waits for a watch is due. */
+static int64
+due_to_look(const Contender *first, int64 last_ms)
+{
+	int			timeout_ms = status()->timeout;
+
+	return Max(first->watched_ms + timeout_ms,
+			   last_ms + Max(timeout_ms / contenders.nwatching,
+							 LOOKS_PAUSE_MS));
+}
+
+/* Let contenders that have waited for a watch for long look. */
+static void
+look_again_in_turn(void)
+{
+	static int64 last_ms = 0;
+	int64		now_ms = zk_now_ms();
+	int			timeout_ms = status()->timeout;
+	Contender  *first = ZK_LOOKS_AGAIN ? first_watching() : NULL;
+
+	if (first != NULL && now_ms >= due_to_look(first, last_ms))
+	{
+		int			count = Min((int64) contenders.nwatching *
+								LOOKS_PAUSE_MS / timeout_ms + 1,
+								LOOKS_AT_A_TIME);
+
+		last_ms = now_ms;
+		while (count-- > 0 && first != NULL &&
+			   now_ms >= first->watched_ms + timeout_ms)
+		{
+			look_again(first);
+			first = first_watching();
+		}
+	}
+	wake_set(WAKE_WATCH, first ? due_to_look(first, last_ms) : 0);
+}
+
+/* End claims that are over or lost, and have the slots' mail opened next. */
+static void
+end_claims(void)
+{
+	ZkEndedClaim ended[CLAIMS_AT_A_TIME];
+	int64		due_ms;
+
+	while ((due_ms = claims_due_ms()) != 0 && due_ms <= zk_now_ms())
+	{
+		int			n = claims_end_due(ended, CLAIMS_AT_A_TIME);
+
+		for (int i = 0; i < n; i++)
+			ereport(LOG,
+					(ended[i].lost ?
+					 errmsg("claim of lock \"%s\" has been lost",
+							ended[i].path) :
+					 errmsg("claim of lock \"%s\" has ended because it was not renewed in time",
+							ended[i].path)));
+	}
+	wake_set(WAKE_CLAIMS, due_ms);
+}
+
+/*
+ * contenders_check
+ *		Check all contenders and claims that are due.
+ */
+void
+contenders_check(void)
+{
+	end_claims();
+	retry_refused();
+	sweep_owners();
+	check_due();
+	look_again_in_turn();
+}
+
+/*
+ * contenders_watch_queues
+ *		The connection is lost, or back.
+ *
+ * Without a connection we do not learn who queues behind our contenders.  With
+ * a new one, the contenders that need it watch their queues again.
+ */
+void
+contenders_watch_queues(bool connected)
+{
+	int			n;
+	Contender **list = list_all(&n);
+
+	for (int i = 0; i < n; i++)
+	{
+		Contender  *contender = list[i];
+
+		if (!watches_queue(contender))
+			continue;
+		if (connected)
+			queue_behind(contender->slot, RECIPE_WATCH_QUEUE);
+		else
+			slot_set_unwatched(contender->slot);
+	}
+	pfree(list);
 }

@@ -430,15 +430,7 @@ watch_queues(List *unknown)
 	else if (deadlock.listing_ms == 0)
 		deadlock.listing_ms = zk_now_ms();
 	foreach(cell, unknown)
-	{
-		Contender  *contender = lfirst(cell);
-
-		if (contender->awaited)
-			continue;
-		contender->awaited = true;
-		if (!contender_watches_queue(contender))
-			step_queue_behind(contender, RECIPE_WATCH_QUEUE);
-	}
+		contender_await(lfirst(cell));
 	return unknown != NIL && zk_now_ms() - deadlock.listing_ms < LISTING_MS;
 }
 
@@ -493,7 +485,7 @@ deadlock_ended(const int64 *ends, int n, bool all)
 static int64
 next_scan(int64 now_ms)
 {
-	const Contender *first = contender_first_queued();
+	int64		first_ms = contenders_queued_ms();
 	int64		timeout_ms = deadlock.timeout_ms;
 	int64		at_ms = deadlock.next_ms;
 
@@ -501,9 +493,9 @@ next_scan(int64 now_ms)
 		return 0;
 	if (deadlock.core && deadlock_wants_scan(deadlock.core))
 		at_ms = now_ms;
-	if (first && zklock_deadlock_check)
+	if (first_ms != 0 && zklock_deadlock_check)
 	{
-		int64		due_ms = first->queued_since_ms + timeout_ms;
+		int64		due_ms = first_ms + timeout_ms;
 
 		if (due_ms <= deadlock.scanned_ms)
 		{
@@ -511,7 +503,7 @@ next_scan(int64 now_ms)
 			due_ms = deadlock.scanned_ms + timeout_ms;
 			if (deadlock.new_ms == 0)
 				deadlock.new_ms =
-					contender_queued_after(deadlock.scanned_ms - timeout_ms);
+					contenders_queued_after(deadlock.scanned_ms - timeout_ms);
 			if (deadlock.new_ms != 0)
 				due_ms = Min(due_ms, deadlock.new_ms + timeout_ms);
 		}

@@ -433,7 +433,7 @@ set_up(void)
 		session_file_write(&key);
 	}
 	else
-		checks_watch_queues(true);
+		contenders_watch_queues(true);
 	lifecycle.reopen_at_ms = 0;
 	refusal_reported = false;
 	latest_reason[0] = '\0';
@@ -475,7 +475,7 @@ static void
 set_suspended(void)
 {
 	directories_disconnect();
-	checks_watch_queues(false);
+	contenders_watch_queues(false);
 	if (latest_reason[0] != '\0')
 		(void) status_set_error(latest_reason);
 	status_set_suspended();

@@ -180,44 +180,30 @@ read_queues(void)
 		add_queue(&list[i], &queues[i]);
 }
 
-static bool
-is_of_contender(const Contender *contender, const ZkContender *slots)
-{
-	return contender && contender->has_uuid && slots->has_uuid &&
-		memcmp(contender->uuid, slots->uuid, ZNODE_UUID_BYTES) == 0;
-}
-
 static DeadlockKind
 kind_of(bool shared)
 {
 	return shared ? DEADLOCK_SHARED : DEADLOCK_EXCLUSIVE;
 }
 
-/* Is a wait for a slot one in ZooKeeper's queue, by an answer? */
-static bool
-is_queued(const ZkWait *row, const Contender *contender)
-{
-	return is_of_contender(contender, &row->contender) &&
-		contender->queued_since_ms != 0 &&
-		(row->state == ZK_SLOT_WANTED ? contender_is_queued(contender) :
-		 row->state == ZK_SLOT_HELD && contender_owns(contender));
-}
-
-/* Note a wait for a slot, if it counts. */
+/* Note a wait for a slot, if it is one in ZooKeeper's queue, by an answer. */
 static void
 add_wait(const ZkWait *row, int64 now_us, int64 wait_us)
 {
-	const Contender *contender = contender_find(row->slot);
+	const Contender *contender = contender_find(row->slot,
+												&row->contender);
+	int64		queued_ms = contender ?
+		contender_queued_ms(contender, row->state) : 0;
 	bool		shared = row->kind == ZNODE_READER;
 	char		keeper[CONTENDER_PATH_SIZE];
 	Process    *process;
 	DeadlockEdge *wait;
 	int64		left_us;
 
-	if (!is_queued(row, contender) ||
+	if (queued_ms == 0 ||
 		(shared && !contender_keeper(contender, keeper)))
 		return;
-	left_us = Max(row->since, contender->queued_since_ms * 1000) + wait_us -
+	left_us = Max(row->since, queued_ms * 1000) + wait_us -
 		now_us;
 	if (left_us > 0)
 	{
@@ -227,7 +213,7 @@ add_wait(const ZkWait *row, int64 now_us, int64 wait_us)
 	scan.result->old = true;
 	wait = palloc0(sizeof(DeadlockEdge));
 	wait->to.kind = kind_of(shared);
-	wait->to.name = pstrdup(contender->directory);
+	wait->to.name = pstrdup(contender_directory(contender));
 	wait->to.pid = row->pid;
 	wait->to.generation = (uint64) row->since;
 	wait->began = (uint64) zk_unix_us(row->xact_start);
@@ -569,19 +555,19 @@ keep_ways(int from)
 static void
 add_hold(const ZkHold *hold)
 {
-	Contender  *contender = contender_find(hold->slot);
+	Contender  *contender = contender_find(hold->slot, &hold->contender);
 	DeadlockVertex from;
 
 	if (scan.nends == 0 || hold->behind == TURN_ALONE ||
-		!is_of_contender(contender, &hold->contender) || !contender_owns(contender))
+		contender == NULL || !contender_owns(contender))
 		return;
 	if (hold->behind != TURN_CONTENDED)
 	{
 		scan.result->unknown = lappend(scan.result->unknown, contender);
 		return;
 	}
-	from.kind = kind_of(contender_kind(contender) == ZNODE_READER);
-	from.name = pstrdup(contender->directory);
+	from.kind = kind_of(hold->contender.kind == ZNODE_READER);
+	from.name = pstrdup(contender_directory(contender));
 	from.pid = hold->pid;
 	from.generation = (uint64) hold->since;
 	add_edges(&from);

@@ -84,8 +84,7 @@ open_mail(void)
 	may_ask = status_is_connected();
 	if (may_ask)
 		reads_collect();
-	dispatch_open_mail(deadlock_ended);
-	dispatch_begin_deferred();
+	contenders_open_mail(deadlock_ended);
 	if (may_ask)
 		reads_begin();
 }
@@ -141,7 +140,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 		lifecycle_begin_iteration();
 		session_events();
 		open_mail();
-		checks_run();
+		contenders_check();
 		deadlock_run();
 		fleet_run();
 		contenders_publish();

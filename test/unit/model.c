@@ -1172,39 +1172,37 @@ model_hear(ModelSession *session, ModelEntry *entry)
 		entry->kind != REQUEST_DELETE_ORPHAN;
 }
 
-/* What was heard, as input of a step; it points into *entry and "children". */
+/* What was heard, as an answer; it points into *entry and "children". */
 void
-model_input(const ModelEntry *entry, RecipeInput *in,
-			const char *children[MODEL_CHILDREN])
+model_answer(const ModelEntry *entry, RequestAnswer *answer,
+			 const char *children[MODEL_CHILDREN])
 {
-	memset(in, 0, sizeof(*in));
-	in->answer.serial = entry->serial;
+	memset(answer, 0, sizeof(*answer));
+	answer->serial = entry->serial;
 	if (entry->is_event)
-		in->answer.event = entry->deleted ?
+		answer->event = entry->deleted ?
 			REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
 	else
-		in->answer.kind = entry->kind;
-	in->event = recipe_event(&in->answer);
+		answer->kind = entry->kind;
 	if (entry->is_event)
 		return;
-	in->answer.result = entry->result;
-	in->answer.error = entry->result == REQUEST_NO_NODE ? ERROR_NO_NODE :
+	answer->result = entry->result;
+	answer->error = entry->result == REQUEST_NO_NODE ? ERROR_NO_NODE :
 		entry->result == REQUEST_REFUSED ? ERROR_REFUSED : 0;
-	in->answer.node = entry->node;
-	in->answer.czxid = entry->czxid;
-	in->answer.not_empty = entry->not_empty;
-	in->answer.ephemeral_owner = entry->persistent ?
+	answer->node = entry->node;
+	answer->czxid = entry->czxid;
+	answer->not_empty = entry->not_empty;
+	answer->ephemeral_owner = entry->persistent ?
 		(model_one_in(2) ? 0 : INT64_MIN) : 1;
-	in->answer.ours = entry->ours;
-	in->orphan = entry->orphan;
-	in->answer.data = entry->data[0] != '\0' ? entry->data : NULL;
-	in->answer.data_len = in->answer.data ? (int) strlen(in->answer.data) : -1;
+	answer->ours = entry->ours;
+	answer->data = entry->data[0] != '\0' ? entry->data : NULL;
+	answer->data_len = answer->data ? (int) strlen(answer->data) : -1;
 	for (int i = 0; i < entry->nchildren; i++)
 		children[i] = entry->children[i] < 0 ?
 			place_names[-1 - entry->children[i]] :
 			model->nodes[entry->children[i]].name;
-	in->answer.children = children;
-	in->answer.nchildren = entry->nchildren;
+	answer->children = children;
+	answer->nchildren = entry->nchildren;
 }
 
 /*

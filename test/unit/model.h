@@ -276,8 +276,9 @@ extern void model_resubmit(ModelSession *session, const ModelEntry *entry);
 extern void model_advance(ModelSession *session, int64_t zxid);
 extern void model_execute(ModelSession *session);
 extern bool model_hear(ModelSession *session, ModelEntry *entry);
-extern void model_input(const ModelEntry *entry, RecipeInput *in,
-						const char *children[MODEL_CHILDREN]);
+extern void model_answer(const ModelEntry *entry,
+						 RequestAnswer *answer,
+						 const char *children[MODEL_CHILDREN]);
 extern void model_drop_answers(ModelSession *session);
 extern void model_lose_connection(ModelSession *session, int applied);
 extern void model_reconnect(ModelSession *session, int64_t view);

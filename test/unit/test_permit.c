@@ -509,7 +509,8 @@ note_sent(Bench *bench, const RecipeOutput *out)
 
 /* Have a request answered, or its watch fire, by its name. */
 static void
-find_out(Bench *bench, const char *name, bool watch, RecipeInput *in)
+find_out(Bench *bench, const char *name, bool watch,
+		 RequestAnswer *answer)
 {
 	for (int i = bench->nouts - 1; i >= 0; i--)
 	{
@@ -519,8 +520,8 @@ find_out(Bench *bench, const char *name, bool watch, RecipeInput *in)
 		if (strcmp(bench->outs[at].name, name) != 0 ||
 			bench->outs[at].answered != watch)
 			continue;
-		in->answer.serial = bench->outs[at].serial;
-		in->answer.kind = bench->outs[at].kind;
+		answer->serial = bench->outs[at].serial;
+		answer->kind = bench->outs[at].kind;
 		bench->outs[at].answered = true;
 		return;
 	}
@@ -529,14 +530,14 @@ find_out(Bench *bench, const char *name, bool watch, RecipeInput *in)
 
 /* Fill in what an answer has, by the words of a step. */
 static void
-fill_answer(RecipeInput *in, char *words[], int nwords, const char *directory)
+fill_answer(RequestAnswer *answer, char *words[], int nwords,
+			const char *directory)
 {
 	static char names[MAX_WORDS][ZNODE_CONTENDER_SIZE];
 	static const char *children[MAX_WORDS];
 	static char data[64];
 	bool		permits = strcmp(directory, "/leases") == 0;
 	const char *kind = permits ? "lease" : "lock";
-	RequestAnswer *answer = &in->answer;
 
 	answer->data_len = -1;
 	answer->czxid = TOKEN;
@@ -599,7 +600,8 @@ happen(Bench *bench, const char *what, RecipeOutput *out)
 	char		text[128];
 	char	   *words[MAX_WORDS];
 	int			nwords = 0;
-	RecipeInput in = {.event = RECIPE_RELEASE};
+	RequestAnswer in = {.event = REQUEST_DONE};
+	RecipeEvent event = RECIPE_ANSWER;
 
 	snprintf(text, sizeof(text), "%s", what);
 	for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
@@ -620,20 +622,18 @@ happen(Bench *bench, const char *what, RecipeOutput *out)
 	if (strcmp(words[0], "touched") == 0 || strcmp(words[0], "deleted") == 0)
 	{
 		find_out(bench, words[1], true, &in);
-		in.answer.event = words[0][0] == 't' ? REQUEST_NODE_TOUCHED :
+		in.event = words[0][0] == 't' ? REQUEST_NODE_TOUCHED :
 			REQUEST_NODE_DELETED;
-		in.event = recipe_event(&in.answer);
 	}
 	else if (strpbrk(words[0], "/."))
 	{
 		find_out(bench, words[0], false, &in);
 		fill_answer(&in, words + 1, nwords - 1, strpbrk(words[0], "/."));
-		in.event = recipe_event(&in.answer);
 	}
 	for (size_t i = 0; i < lengthof(events); i++)
 		if (strcmp(words[0], events[i].word) == 0)
-			in.event = events[i].event;
-	permit_step(&bench->permit, &in, out);
+			event = events[i].event;
+	permit_step(&bench->permit, event, &in, out);
 }
 
 static void
@@ -790,16 +790,16 @@ test_agreement(void **state)
 	{
 		Bench		bench = {.nouts = 0};
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_GET_DONE};
+		RequestAnswer in = {.event = REQUEST_DONE};
 
 		permit_init(&bench.permit);
 		for (size_t j = 0; j < lengthof(steps); j++)
 			play(&bench, &steps[j]);
 		find_out(&bench, "get/leases", false, &in);
-		in.answer.data = examples[i].data;
-		in.answer.data_len = examples[i].len >= 0 ? examples[i].len :
+		in.data = examples[i].data;
+		in.data_len = examples[i].len >= 0 ? examples[i].len :
 			examples[i].data ? (int) strlen(examples[i].data) : -1;
-		permit_step(&bench.permit, &in, &out);
+		permit_step(&bench.permit, RECIPE_ANSWER, &in, &out);
 		assert_int_equal(out.permits_found, examples[i].permits);
 		assert_int_equal(out.report, examples[i].permits ? FAILED | GONE : 0);
 		permit_free(&bench.permit);
@@ -825,15 +825,15 @@ test_orphans_leave_room(void **state)
 	{
 		Bench		bench = {.nouts = 0};
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_CHILDREN_DONE};
+		RequestAnswer in = {.event = REQUEST_DONE};
 
 		permit_init(&bench.permit);
 		for (size_t j = 0; j < lengthof(steps); j++)
 			play(&bench, &steps[j]);
 		find_out(&bench, "list/leases", false, &in);
-		in.answer.children = children;
-		in.answer.nchildren = 30 + with;
-		permit_step(&bench.permit, &in, &out);
+		in.children = children;
+		in.nchildren = 30 + with;
+		permit_step(&bench.permit, RECIPE_ANSWER, &in, &out);
 		assert_int_equal(out.ops[RECIPE_MAX_ORPHANS].kind, REQUEST_UNWATCH);
 		assert_int_equal(out.ops[RECIPE_MAX_ORPHANS + 1].kind,
 						 with ? REQUEST_STAT : REQUEST_CREATE);
@@ -860,20 +860,19 @@ test_permit_without_order(void **state)
 		};
 		Bench		bench = {.nouts = 0};
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_CREATE_DONE};
+		RequestAnswer in = {.event = REQUEST_DONE};
 
 		snprintf(name, sizeof(name), "%s%s", UUID_TEXT, ours[i]);
 		permit_init(&bench.permit);
 		for (size_t j = 0; j < lengthof(steps); j++)
 			play(&bench, &steps[j]);
 		find_out(&bench, "create/leases", false, &in);
-		in.answer.node = name;
-		permit_step(&bench.permit, &in, &out);
-		in.event = RECIPE_CHILDREN_DONE;
+		in.node = name;
+		permit_step(&bench.permit, RECIPE_ANSWER, &in, &out);
 		find_out(&bench, "children/leases", false, &in);
-		in.answer.children = children;
-		in.answer.nchildren = lengthof(children);
-		permit_step(&bench.permit, &in, &out);
+		in.children = children;
+		in.nchildren = lengthof(children);
+		permit_step(&bench.permit, RECIPE_ANSWER, &in, &out);
 		/* ours has no order, or only the second other one */
 		assert_int_equal(bench.permit.others, 2);
 		assert_int_equal(bench.permit.place.state,
@@ -889,11 +888,10 @@ test_late_lock(void **state)
 	static const Step steps[] = {TO_READING};
 	Bench		bench = {.nouts = 0};
 	RecipeOutput out;
-	RecipeInput in = {
-		.event = RECIPE_RMDIR_DONE,
-		.answer.kind = REQUEST_RMDIR,
-		.answer.result = REQUEST_REFUSED,
-		.answer.not_empty = true
+	RequestAnswer in = {
+		.kind = REQUEST_RMDIR,
+		.result = REQUEST_REFUSED,
+		.not_empty = true
 	};
 	Recipe	   *lock = &bench.permit.lock;
 
@@ -903,8 +901,8 @@ test_late_lock(void **state)
 		play(&bench, &steps[j]);
 	lock->state = RECIPE_LATE;
 	lock->sequence = ZNODE_LATE_SEQUENCE;
-	in.answer.serial = PERMIT_SERIAL(lock->serial, PERMIT_LOCK);
-	permit_step(&bench.permit, &in, &out);
+	in.serial = PERMIT_SERIAL(lock->serial, PERMIT_LOCK);
+	permit_step(&bench.permit, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(bench.permit.state, PERMIT_QUEUEING);
 	assert_int_equal(out.report, QUEUED | RECIPE_REPORT_LATE);
 	assert_int_equal(out.nops, 0);
@@ -917,8 +915,8 @@ test_late_lock(void **state)
 	/* and that its counter has ended */
 	lock->state = RECIPE_LATE;
 	lock->sequence = INT32_MAX;
-	in.answer.serial = PERMIT_SERIAL(lock->serial, PERMIT_LOCK);
-	permit_step(&bench.permit, &in, &out);
+	in.serial = PERMIT_SERIAL(lock->serial, PERMIT_LOCK);
+	permit_step(&bench.permit, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(lock->state, RECIPE_NONE);
 	assert_int_equal(out.report, FAILED | RECIPE_REPORT_LATE | GONE);
 	permit_free(&bench.permit);

@@ -649,12 +649,13 @@ take_output(Client *client, Backend *backend, const RecipeOutput *out)
 }
 
 static void
-step(Client *client, int semaphore, const RecipeInput *in)
+step(Client *client, int semaphore, RecipeEvent event,
+	 const RequestAnswer *in)
 {
 	Backend	   *backend = &client->backends[semaphore];
 	RecipeOutput out;
 
-	permit_step(&backend->permit, in, &out);
+	permit_step(&backend->permit, event, in, &out);
 	take_output(client, backend, &out);
 }
 
@@ -664,29 +665,29 @@ deliver(ModelSession *session)
 {
 	Client	   *client = client_of(session);
 	ModelEntry	entry;
-	RecipeInput in;
+	RequestAnswer in;
 	const char *children[MODEL_CHILDREN];
 
 	if (!model_hear(session, &entry))
 		return;
-	model_input(&entry, &in, children);
+	model_answer(&entry, &in, children);
+	client->backends[entry.contender].permit.lock.orphan = entry.orphan;
 	if (!entry.is_event && entry.kind == REQUEST_STAT &&
 		entry.result == REQUEST_REFUSED && !entry.for_lock)
 		client->backends[entry.contender].token = true;
-	step(client, entry.contender, &in);
+	step(client, entry.contender, RECIPE_ANSWER, &in);
 }
 
 static void
 hear_of_expiry(ModelSession *session)
 {
 	Client	   *client = client_of(session);
-	RecipeInput in = {.event = RECIPE_EXPIRED};
 
 	model_note(client_number(client), -1, "told of expiry", session->id);
 	model_forget_all(session);
 	for (int i = 0; i < client->nbackends; i++)
 	{
-		step(client, i, &in);
+		step(client, i, RECIPE_EXPIRED, NULL);
 		model_check(client->backends[i].permit.state == PERMIT_NONE,
 					"a permit ends with its session");
 	}
@@ -713,19 +714,16 @@ want(Client *client, int semaphore, int permits)
 static void
 release(Client *client, int semaphore)
 {
-	RecipeInput in = {.event = RECIPE_RELEASE};
-
 	model_note(client_number(client), semaphore, "releases", 0);
 	client->backends[semaphore].wanted = false;
 	client->backends[semaphore].owner = false;
-	step(client, semaphore, &in);
+	step(client, semaphore, RECIPE_RELEASE, NULL);
 }
 
 /* The worker tries again what was refused, which is a delete or nothing. */
 static void
 retry(Client *client, int semaphore)
 {
-	RecipeInput in = {.event = RECIPE_RETRY};
 	Backend	   *backend = &client->backends[semaphore];
 	RecipeOutput out;
 	bool		left = backend->left;
@@ -733,12 +731,12 @@ retry(Client *client, int semaphore)
 
 	if (lock->state == RECIPE_LATE && lock->aside)
 	{
-		permit_step(&backend->permit, &in, &out);
+		permit_step(&backend->permit, RECIPE_RETRY, NULL, &out);
 		model_check(lock->state == RECIPE_ENTERING, "who was late comes again");
 		take_output(client, backend, &out);
 		return;
 	}
-	permit_step(&backend->permit, &in, &out);
+	permit_step(&backend->permit, RECIPE_RETRY, NULL, &out);
 	model_check(out.report == 0, "a retry tells nothing");
 	model_check((out.nops > 0) == left, "what was refused is tried again");
 	for (int i = 0; i < out.nops; i++)

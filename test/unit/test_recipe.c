@@ -261,7 +261,7 @@ typedef enum Input
 /* The inputs that recipe_step() takes, from IN_RELEASE on. */
 static const struct
 {
-	RecipeEvent event;
+	RequestKind kind;			/* of an answer */
 	RequestResult result;
 	bool		stale;
 	const char *node;
@@ -275,6 +275,8 @@ static const struct
 	bool		container;
 	int32_t		next;
 	bool		own;			/* of our own node: has no serial number */
+	RecipeEvent event;
+	RequestEvent watch;			/* what has fired */
 }			inputs[NINPUTS] =
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
@@ -283,112 +285,112 @@ static const struct
 	[IN_WATCH_QUEUE] = {.event = RECIPE_WATCH_QUEUE},
 	[IN_SET_IN_USE] = {.event = RECIPE_SET_IN_USE},
 	[IN_WATCH_REVOCATION] = {.event = RECIPE_WATCH_REVOCATION},
-	[IN_MKDIR_OK] = {RECIPE_MKDIR_DONE, REQUEST_OK},
-	[IN_MKDIR_UNKNOWN] = {RECIPE_MKDIR_DONE, REQUEST_UNKNOWN},
-	[IN_MKDIR_NO_NODE] = {RECIPE_MKDIR_DONE, REQUEST_NO_NODE},
-	[IN_MKDIR_REFUSED] = {RECIPE_MKDIR_DONE, REQUEST_REFUSED},
-	[IN_CREATE_OK] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OURS},
-	[IN_CREATE_NEXT] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OURS,
+	[IN_MKDIR_OK] = {REQUEST_MKDIR, REQUEST_OK},
+	[IN_MKDIR_UNKNOWN] = {REQUEST_MKDIR, REQUEST_UNKNOWN},
+	[IN_MKDIR_NO_NODE] = {REQUEST_MKDIR, REQUEST_NO_NODE},
+	[IN_MKDIR_REFUSED] = {REQUEST_MKDIR, REQUEST_REFUSED},
+	[IN_CREATE_OK] = {REQUEST_CREATE, REQUEST_OK, .node = OURS},
+	[IN_CREATE_NEXT] = {REQUEST_CREATE, REQUEST_OK, .node = OURS,
 	.next = 5},
-	[IN_CREATE_FIRST] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_FIRST},
-	[IN_CREATE_ODD] = {RECIPE_CREATE_DONE, REQUEST_OK, .node = OUR_PREFIX},
-	[IN_CREATE_UNKNOWN] = {RECIPE_CREATE_DONE, REQUEST_UNKNOWN},
-	[IN_CREATE_NO_NODE] = {RECIPE_CREATE_DONE, REQUEST_NO_NODE},
-	[IN_CREATE_REFUSED] = {RECIPE_CREATE_DONE, REQUEST_REFUSED},
-	[IN_ALONE] = {RECIPE_CHILDREN_DONE, .children = {OURS}},
-	[IN_SECOND] = {RECIPE_CHILDREN_DONE, .children = {LATER, OURS, FIRST}},
-	[IN_THIRD] = {RECIPE_CHILDREN_DONE, .children = {FIRST, OURS, SECOND}},
-	[IN_MISSING] = {RECIPE_CHILDREN_DONE, .children = {FIRST}},
-	[IN_EMPTY] = {RECIPE_CHILDREN_DONE},
-	[IN_MIXED] = {RECIPE_CHILDREN_DONE, .children = {"leases", OURS, FIRST}},
-	[IN_MIXED_MISSING] = {RECIPE_CHILDREN_DONE, .children = {"locks"}},
-	[IN_UNORDERED] = {RECIPE_CHILDREN_DONE, .children = {UNORDERED, OURS}},
-	[IN_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, REQUEST_UNKNOWN},
-	[IN_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, REQUEST_NO_NODE},
-	[IN_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, REQUEST_REFUSED},
-	[IN_STALE_ALONE] = {RECIPE_CHILDREN_DONE, .stale = true,
+	[IN_CREATE_FIRST] = {REQUEST_CREATE, REQUEST_OK, .node = OUR_FIRST},
+	[IN_CREATE_ODD] = {REQUEST_CREATE, REQUEST_OK, .node = OUR_PREFIX},
+	[IN_CREATE_UNKNOWN] = {REQUEST_CREATE, REQUEST_UNKNOWN},
+	[IN_CREATE_NO_NODE] = {REQUEST_CREATE, REQUEST_NO_NODE},
+	[IN_CREATE_REFUSED] = {REQUEST_CREATE, REQUEST_REFUSED},
+	[IN_ALONE] = {REQUEST_CHILDREN, .children = {OURS}},
+	[IN_SECOND] = {REQUEST_CHILDREN, .children = {LATER, OURS, FIRST}},
+	[IN_THIRD] = {REQUEST_CHILDREN, .children = {FIRST, OURS, SECOND}},
+	[IN_MISSING] = {REQUEST_CHILDREN, .children = {FIRST}},
+	[IN_EMPTY] = {REQUEST_CHILDREN},
+	[IN_MIXED] = {REQUEST_CHILDREN, .children = {"leases", OURS, FIRST}},
+	[IN_MIXED_MISSING] = {REQUEST_CHILDREN, .children = {"locks"}},
+	[IN_UNORDERED] = {REQUEST_CHILDREN, .children = {UNORDERED, OURS}},
+	[IN_CHILDREN_UNKNOWN] = {REQUEST_CHILDREN, REQUEST_UNKNOWN},
+	[IN_CHILDREN_NO_NODE] = {REQUEST_CHILDREN, REQUEST_NO_NODE},
+	[IN_CHILDREN_REFUSED] = {REQUEST_CHILDREN, REQUEST_REFUSED},
+	[IN_STALE_ALONE] = {REQUEST_CHILDREN, .stale = true,
 		.children = {OURS}},
-	[IN_STALE_SECOND] = {RECIPE_CHILDREN_DONE, .stale = true,
+	[IN_STALE_SECOND] = {REQUEST_CHILDREN, .stale = true,
 		.children = {LATER, OURS, FIRST}},
-	[IN_STALE_THIRD] = {RECIPE_CHILDREN_DONE, .stale = true,
+	[IN_STALE_THIRD] = {REQUEST_CHILDREN, .stale = true,
 		.children = {FIRST, OURS, SECOND}},
-	[IN_STALE_MISSING] = {RECIPE_CHILDREN_DONE, .stale = true,
+	[IN_STALE_MISSING] = {REQUEST_CHILDREN, .stale = true,
 		.children = {FIRST}},
-	[IN_STALE_EMPTY] = {RECIPE_CHILDREN_DONE, .stale = true},
-	[IN_STALE_MIXED] = {RECIPE_CHILDREN_DONE, .stale = true,
+	[IN_STALE_EMPTY] = {REQUEST_CHILDREN, .stale = true},
+	[IN_STALE_MIXED] = {REQUEST_CHILDREN, .stale = true,
 		.children = {"leases", OURS}},
-	[IN_STALE_CHILDREN_UNKNOWN] = {RECIPE_CHILDREN_DONE, REQUEST_UNKNOWN,
+	[IN_STALE_CHILDREN_UNKNOWN] = {REQUEST_CHILDREN, REQUEST_UNKNOWN,
 		.stale = true},
-	[IN_STALE_CHILDREN_NO_NODE] = {RECIPE_CHILDREN_DONE, REQUEST_NO_NODE,
+	[IN_STALE_CHILDREN_NO_NODE] = {REQUEST_CHILDREN, REQUEST_NO_NODE,
 		.stale = true},
-	[IN_STALE_CHILDREN_REFUSED] = {RECIPE_CHILDREN_DONE, REQUEST_REFUSED,
+	[IN_STALE_CHILDREN_REFUSED] = {REQUEST_CHILDREN, REQUEST_REFUSED,
 		.stale = true},
-	[IN_WATCH_OK] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "me"},
-	[IN_WATCH_REVOKED] = {RECIPE_WATCH_DONE, REQUEST_OK,
+	[IN_WATCH_OK] = {REQUEST_WATCH, REQUEST_OK, .data = "me"},
+	[IN_WATCH_REVOKED] = {REQUEST_WATCH, REQUEST_OK,
 		.data = NOTE_REVOCATION_DATA},
-	[IN_WATCH_RETAINED] = {RECIPE_WATCH_DONE, REQUEST_OK,
+	[IN_WATCH_RETAINED] = {REQUEST_WATCH, REQUEST_OK,
 		.data = "me" NOTE_RETAIN_MARK},
-	[IN_WATCH_ORPHAN] = {RECIPE_WATCH_DONE, REQUEST_OK, .ours = true,
+	[IN_WATCH_ORPHAN] = {REQUEST_WATCH, REQUEST_OK, .ours = true,
 		.data = "me", .orphan = true},
-	[IN_WATCH_PERSISTENT] = {RECIPE_WATCH_DONE, REQUEST_OK, .data = "me",
+	[IN_WATCH_PERSISTENT] = {REQUEST_WATCH, REQUEST_OK, .data = "me",
 	.persistent = true},
-	[IN_WATCH_CONTAINER] = {RECIPE_WATCH_DONE, REQUEST_OK, .container = true},
-	[IN_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN},
-	[IN_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE},
-	[IN_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED},
-	[IN_STALE_WATCH_OK] = {RECIPE_WATCH_DONE, REQUEST_OK, true},
-	[IN_STALE_WATCH_REVOKED] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
+	[IN_WATCH_CONTAINER] = {REQUEST_WATCH, REQUEST_OK, .container = true},
+	[IN_WATCH_UNKNOWN] = {REQUEST_WATCH, REQUEST_UNKNOWN},
+	[IN_WATCH_NO_NODE] = {REQUEST_WATCH, REQUEST_NO_NODE},
+	[IN_WATCH_REFUSED] = {REQUEST_WATCH, REQUEST_REFUSED},
+	[IN_STALE_WATCH_OK] = {REQUEST_WATCH, REQUEST_OK, true},
+	[IN_STALE_WATCH_REVOKED] = {REQUEST_WATCH, REQUEST_OK, true,
 		.data = NOTE_REVOCATION_DATA},
-	[IN_STALE_WATCH_RETAINED] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
+	[IN_STALE_WATCH_RETAINED] = {REQUEST_WATCH, REQUEST_OK, true,
 		.data = "me" NOTE_RETAIN_MARK},
-	[IN_STALE_WATCH_ORPHAN] = {RECIPE_WATCH_DONE, REQUEST_OK, true,
+	[IN_STALE_WATCH_ORPHAN] = {REQUEST_WATCH, REQUEST_OK, true,
 		.ours = true, .data = "me", .orphan = true},
-	[IN_STALE_WATCH_UNKNOWN] = {RECIPE_WATCH_DONE, REQUEST_UNKNOWN, true},
-	[IN_STALE_WATCH_NO_NODE] = {RECIPE_WATCH_DONE, REQUEST_NO_NODE, true},
-	[IN_STALE_WATCH_REFUSED] = {RECIPE_WATCH_DONE, REQUEST_REFUSED, true},
-	[IN_SET_OK] = {RECIPE_SET_DONE, REQUEST_OK},
-	[IN_SET_UNKNOWN] = {RECIPE_SET_DONE, REQUEST_UNKNOWN},
-	[IN_SET_NO_NODE] = {RECIPE_SET_DONE, REQUEST_NO_NODE},
-	[IN_SET_REFUSED] = {RECIPE_SET_DONE, REQUEST_REFUSED},
-	[IN_STAT_OURS] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true, .own = true},
-	[IN_STAT_FOREIGN] = {RECIPE_STAT_DONE, REQUEST_OK, .own = true},
-	[IN_STAT_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN, .own = true},
-	[IN_STAT_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE, .own = true},
-	[IN_STAT_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED, .own = true},
-	[IN_DELETE_OK] = {RECIPE_DELETE_DONE, REQUEST_OK},
-	[IN_DELETE_UNKNOWN] = {RECIPE_DELETE_DONE, REQUEST_UNKNOWN},
-	[IN_DELETE_NO_NODE] = {RECIPE_DELETE_DONE, REQUEST_NO_NODE},
-	[IN_DELETE_REFUSED] = {RECIPE_DELETE_DONE, REQUEST_REFUSED},
-	[IN_REQUEUE_NEXT] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = ORPHAN(6)},
-	[IN_REQUEUE_BEHIND] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = ORPHAN(7)},
-	[IN_REQUEUE_ODD] = {RECIPE_REQUEUE_DONE, REQUEST_OK, .node = OUR_PREFIX},
-	[IN_REQUEUE_UNKNOWN] = {RECIPE_REQUEUE_DONE, REQUEST_UNKNOWN},
-	[IN_REQUEUE_NO_NODE] = {RECIPE_REQUEUE_DONE, REQUEST_NO_NODE},
-	[IN_REQUEUE_REFUSED] = {RECIPE_REQUEUE_DONE, REQUEST_REFUSED},
-	[IN_RMDIR_OK] = {RECIPE_RMDIR_DONE, REQUEST_OK},
-	[IN_RMDIR_UNKNOWN] = {RECIPE_RMDIR_DONE, REQUEST_UNKNOWN},
-	[IN_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, REQUEST_NO_NODE},
-	[IN_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, REQUEST_REFUSED,
+	[IN_STALE_WATCH_UNKNOWN] = {REQUEST_WATCH, REQUEST_UNKNOWN, true},
+	[IN_STALE_WATCH_NO_NODE] = {REQUEST_WATCH, REQUEST_NO_NODE, true},
+	[IN_STALE_WATCH_REFUSED] = {REQUEST_WATCH, REQUEST_REFUSED, true},
+	[IN_SET_OK] = {REQUEST_SET, REQUEST_OK},
+	[IN_SET_UNKNOWN] = {REQUEST_SET, REQUEST_UNKNOWN},
+	[IN_SET_NO_NODE] = {REQUEST_SET, REQUEST_NO_NODE},
+	[IN_SET_REFUSED] = {REQUEST_SET, REQUEST_REFUSED},
+	[IN_STAT_OURS] = {REQUEST_STAT, REQUEST_OK, .ours = true, .own = true},
+	[IN_STAT_FOREIGN] = {REQUEST_STAT, REQUEST_OK, .own = true},
+	[IN_STAT_UNKNOWN] = {REQUEST_STAT, REQUEST_UNKNOWN, .own = true},
+	[IN_STAT_NO_NODE] = {REQUEST_STAT, REQUEST_NO_NODE, .own = true},
+	[IN_STAT_REFUSED] = {REQUEST_STAT, REQUEST_REFUSED, .own = true},
+	[IN_DELETE_OK] = {REQUEST_DELETE, REQUEST_OK},
+	[IN_DELETE_UNKNOWN] = {REQUEST_DELETE, REQUEST_UNKNOWN},
+	[IN_DELETE_NO_NODE] = {REQUEST_DELETE, REQUEST_NO_NODE},
+	[IN_DELETE_REFUSED] = {REQUEST_DELETE, REQUEST_REFUSED},
+	[IN_REQUEUE_NEXT] = {REQUEST_REQUEUE, REQUEST_OK, .node = ORPHAN(6)},
+	[IN_REQUEUE_BEHIND] = {REQUEST_REQUEUE, REQUEST_OK, .node = ORPHAN(7)},
+	[IN_REQUEUE_ODD] = {REQUEST_REQUEUE, REQUEST_OK, .node = OUR_PREFIX},
+	[IN_REQUEUE_UNKNOWN] = {REQUEST_REQUEUE, REQUEST_UNKNOWN},
+	[IN_REQUEUE_NO_NODE] = {REQUEST_REQUEUE, REQUEST_NO_NODE},
+	[IN_REQUEUE_REFUSED] = {REQUEST_REQUEUE, REQUEST_REFUSED},
+	[IN_RMDIR_OK] = {REQUEST_RMDIR, REQUEST_OK},
+	[IN_RMDIR_UNKNOWN] = {REQUEST_RMDIR, REQUEST_UNKNOWN},
+	[IN_RMDIR_NO_NODE] = {REQUEST_RMDIR, REQUEST_NO_NODE},
+	[IN_RMDIR_NOT_EMPTY] = {REQUEST_RMDIR, REQUEST_REFUSED,
 	.not_empty = true},
-	[IN_RMDIR_REFUSED] = {RECIPE_RMDIR_DONE, REQUEST_REFUSED},
-	[IN_STALE_RMDIR_OK] = {RECIPE_RMDIR_DONE, REQUEST_OK, true},
-	[IN_STALE_RMDIR_NO_NODE] = {RECIPE_RMDIR_DONE, REQUEST_NO_NODE, true},
-	[IN_STALE_RMDIR_NOT_EMPTY] = {RECIPE_RMDIR_DONE, REQUEST_REFUSED, true,
+	[IN_RMDIR_REFUSED] = {REQUEST_RMDIR, REQUEST_REFUSED},
+	[IN_STALE_RMDIR_OK] = {REQUEST_RMDIR, REQUEST_OK, true},
+	[IN_STALE_RMDIR_NO_NODE] = {REQUEST_RMDIR, REQUEST_NO_NODE, true},
+	[IN_STALE_RMDIR_NOT_EMPTY] = {REQUEST_RMDIR, REQUEST_REFUSED, true,
 	.not_empty = true},
-	[IN_DELETED] = {.event = RECIPE_NODE_DELETED},
-	[IN_TOUCHED] = {.event = RECIPE_NODE_TOUCHED},
-	[IN_STALE_DELETED] = {.event = RECIPE_NODE_DELETED, .stale = true},
-	[IN_STALE_TOUCHED] = {.event = RECIPE_NODE_TOUCHED, .stale = true},
+	[IN_DELETED] = {.watch = REQUEST_NODE_DELETED},
+	[IN_TOUCHED] = {.watch = REQUEST_NODE_TOUCHED},
+	[IN_STALE_DELETED] = {.watch = REQUEST_NODE_DELETED, .stale = true},
+	[IN_STALE_TOUCHED] = {.watch = REQUEST_NODE_TOUCHED, .stale = true},
 	[IN_LOOK] = {.event = RECIPE_LOOK},
-	[IN_LOOKED_OK] = {RECIPE_STAT_DONE, REQUEST_OK},
-	[IN_LOOKED_ORPHAN] = {RECIPE_STAT_DONE, REQUEST_OK, .ours = true,
+	[IN_LOOKED_OK] = {REQUEST_STAT, REQUEST_OK},
+	[IN_LOOKED_ORPHAN] = {REQUEST_STAT, REQUEST_OK, .ours = true,
 	.orphan = true},
-	[IN_LOOKED_UNKNOWN] = {RECIPE_STAT_DONE, REQUEST_UNKNOWN},
-	[IN_LOOKED_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE},
-	[IN_LOOKED_REFUSED] = {RECIPE_STAT_DONE, REQUEST_REFUSED},
-	[IN_STALE_LOOKED_ORPHAN] = {RECIPE_STAT_DONE, REQUEST_OK, true,
+	[IN_LOOKED_UNKNOWN] = {REQUEST_STAT, REQUEST_UNKNOWN},
+	[IN_LOOKED_NO_NODE] = {REQUEST_STAT, REQUEST_NO_NODE},
+	[IN_LOOKED_REFUSED] = {REQUEST_STAT, REQUEST_REFUSED},
+	[IN_STALE_LOOKED_ORPHAN] = {REQUEST_STAT, REQUEST_OK, true,
 	.ours = true, .orphan = true},
-	[IN_STALE_LOOKED_NO_NODE] = {RECIPE_STAT_DONE, REQUEST_NO_NODE, true},
+	[IN_STALE_LOOKED_NO_NODE] = {REQUEST_STAT, REQUEST_NO_NODE, true},
 	[IN_RETRY] = {.event = RECIPE_RETRY},
 	[IN_EXPIRED] = {.event = RECIPE_EXPIRED}
 };
@@ -1182,7 +1184,7 @@ check_serials(const Recipe *recipe, uint32_t before, const RecipeOutput *out)
 static void
 give(Recipe *recipe, Input input, RecipeOutput *out)
 {
-	RecipeInput in;
+	RequestAnswer in;
 	uint32_t	before = recipe->serial;
 
 	if (input == IN_WANT || input == IN_WANT_NEW_DIR ||
@@ -1192,34 +1194,35 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 	else
 	{
 		memset(&in, 0, sizeof(in));
-		in.event = inputs[input].event;
-		in.answer.result = inputs[input].result;
-		if (in.answer.result == REQUEST_NO_NODE)
-			in.answer.error = ERROR_NO_NODE;
-		else if (in.answer.result == REQUEST_REFUSED)
-			in.answer.error = ERROR_REFUSED;
-		in.answer.serial = inputs[input].stale ?
+		in.event = inputs[input].watch;
+		in.kind = inputs[input].kind;
+		in.result = inputs[input].result;
+		if (in.result == REQUEST_NO_NODE)
+			in.error = ERROR_NO_NODE;
+		else if (in.result == REQUEST_REFUSED)
+			in.error = ERROR_REFUSED;
+		in.serial = inputs[input].stale ?
 			recipe->serial - 1 : recipe->serial;
 		if (inputs[input].own)
-			in.answer.serial = 0;
-		else if (in.answer.serial == 0)
-			in.answer.serial--;	/* 0 stands for none */
-		in.answer.node = inputs[input].node;
-		in.next = inputs[input].next;
-		in.answer.children = inputs[input].children;
-		while (in.answer.nchildren < (int) lengthof(inputs[input].children) &&
-			   in.answer.children[in.answer.nchildren] != NULL)
-			in.answer.nchildren++;
-		in.answer.data = inputs[input].data;
-		in.answer.data_len = in.answer.data ?
-			(int) strlen(in.answer.data) : -1;
-		in.answer.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
-		in.answer.not_empty = inputs[input].not_empty;
-		in.answer.ephemeral_owner = inputs[input].container ? INT64_MIN :
+			in.serial = 0;
+		else if (in.serial == 0)
+			in.serial--;	/* 0 stands for none */
+		in.node = inputs[input].node;
+		recipe->next = inputs[input].next;
+		in.children = inputs[input].children;
+		while (in.nchildren < (int) lengthof(inputs[input].children) &&
+			   in.children[in.nchildren] != NULL)
+			in.nchildren++;
+		in.data = inputs[input].data;
+		in.data_len = in.data ?
+			(int) strlen(in.data) : -1;
+		in.czxid = inputs[input].other ? TOKEN + 1 : TOKEN;
+		in.not_empty = inputs[input].not_empty;
+		in.ephemeral_owner = inputs[input].container ? INT64_MIN :
 			inputs[input].persistent ? 0 : 1;
-		in.answer.ours = inputs[input].ours;
-		in.orphan = inputs[input].orphan;
-		recipe_step(recipe, &in, out);
+		in.ours = inputs[input].ours;
+		recipe->orphan = inputs[input].orphan;
+		recipe_step(recipe, inputs[input].event, &in, out);
 	}
 	check_serials(recipe, before, out);
 }
@@ -1228,13 +1231,13 @@ give(Recipe *recipe, Input input, RecipeOutput *out)
 static void
 give_mkdirs_refused(Recipe *recipe, RecipeOutput *out)
 {
-	RecipeInput in = {
-		.event = RECIPE_MKDIR_DONE,
-		.answer.result = REQUEST_REFUSED,
-		.answer.error = ERROR_MKDIRS
+	RequestAnswer in = {
+		.kind = REQUEST_MKDIR,
+		.result = REQUEST_REFUSED,
+		.error = ERROR_MKDIRS
 	};
 
-	recipe_step(recipe, &in, out);
+	recipe_step(recipe, RECIPE_ANSWER, &in, out);
 	assert_int_equal(out->nops, 0);
 }
 
@@ -1454,6 +1457,10 @@ test_everything_else_is_ignored(void **state)
 			/* how making the directory went is kept for the create */
 			if (input >= IN_MKDIR_OK && input <= IN_MKDIR_REFUSED)
 				recipe.mkdir_error = before.mkdir_error;
+
+			/* these are ours to set */
+			recipe.next = before.next;
+			recipe.orphan = before.orphan;
 			if (memcmp(&recipe, &before, sizeof(recipe)) != 0 ||
 				out.nops != 0 || out.report != 0)
 				fail_msg("situation %d (%s), input %d: now %s, \"%s\", %#x",
@@ -1527,16 +1534,16 @@ static void
 give_children_of(Recipe *recipe, uint32_t serial, const char *const *children,
 				 int nchildren, RecipeOutput *out)
 {
-	RecipeInput in = {
-		.event = RECIPE_CHILDREN_DONE,
-		.answer.result = REQUEST_OK,
-		.answer.serial = serial,
-		.answer.children = children,
-		.answer.nchildren = nchildren
+	RequestAnswer in = {
+		.kind = REQUEST_CHILDREN,
+		.result = REQUEST_OK,
+		.serial = serial,
+		.children = children,
+		.nchildren = nchildren
 	};
 	uint32_t	before = recipe->serial;
 
-	recipe_step(recipe, &in, out);
+	recipe_step(recipe, RECIPE_ANSWER, &in, out);
 	check_serials(recipe, before, out);
 }
 
@@ -1553,10 +1560,10 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 {
 	RecipeOutput out;
 	char		node[ZNODE_CONTENDER_SIZE];
-	RecipeInput in = {
-		.event = RECIPE_CREATE_DONE,
-		.answer.result = REQUEST_OK,
-		.answer.node = node
+	RequestAnswer in = {
+		.kind = REQUEST_CREATE,
+		.result = REQUEST_OK,
+		.node = node
 	};
 
 	recipe_init(recipe);
@@ -1564,7 +1571,7 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 				&out);
 	assert_string_equal(out.ops[0].node, shared ? READER_PREFIX : OUR_PREFIX);
 	znode_contender_name(our_uuid, KIND(shared), sequence, node);
-	recipe_step(recipe, &in, &out);
+	recipe_step(recipe, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(recipe->state, RECIPE_READING);
 	assert_string_equal(recipe->node, node);
 }
@@ -1728,7 +1735,7 @@ test_persistent_children(void **state)
 	};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.data_len = -1};
+	RequestAnswer in = {.kind = REQUEST_WATCH, .data_len = -1};
 	char		own[ZNODE_CONTENDER_SIZE];
 	const char *children[lengthof(others) + 1];
 
@@ -1744,9 +1751,9 @@ test_persistent_children(void **state)
 		assert_int_equal(recipe.blockers, (int) (lengthof(others) - i));
 		assert_int_equal(out.report, 0);
 		assert_string_equal(out.ops[0].node, order[i]);
-		in.answer.serial = recipe.serial;
-		in.answer.ephemeral_owner = i % 2 ? INT64_MIN : 0;
-		recipe_step(&recipe, &in, &out);
+		in.serial = recipe.serial;
+		in.ephemeral_owner = i % 2 ? INT64_MIN : 0;
+		recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_PERSISTENT);
 		assert_string_equal(out.stranger, order[i]);
 		assert_int_equal(out.nops, 2);
@@ -1758,12 +1765,12 @@ test_persistent_children(void **state)
 
 	/* this one is a contender */
 	assert_string_equal(out.ops[0].node, "x-1-0000000002");
-	in.answer.serial = recipe.serial;
-	in.answer.ephemeral_owner = 1;
-	recipe_step(&recipe, &in, &out);
+	in.serial = recipe.serial;
+	in.ephemeral_owner = 1;
+	recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 	assert_int_equal(out.nops, 0);
-	recipe_step(&recipe, &in, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(out.report, 0);
 	give(&recipe, IN_DELETED, &out);
 	children[2] = own;
@@ -1786,20 +1793,20 @@ test_overtaken_watch(void **state)
 {
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput in = {.event = RECIPE_NODE_DELETED};
+	RequestAnswer in = {.event = REQUEST_NODE_DELETED};
 
 	(void) state;
 	bring_to(&recipe, AT_WATCHING);
-	in.answer.serial = recipe.serial;
+	in.serial = recipe.serial;
 	give(&recipe, IN_TOUCHED, &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 
-	recipe_step(&recipe, &in, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
 	assert_int_equal(out.nops, 0);
 
-	in.answer.serial = recipe.serial;
-	recipe_step(&recipe, &in, &out);
+	in.serial = recipe.serial;
+	recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
 	recipe_free(&recipe);
 }
@@ -1880,14 +1887,14 @@ test_stat_refused_keeps_lock(void **state)
 static void
 give_created(Recipe *recipe, int64_t token, uint32_t batch, RecipeOutput *out)
 {
-	RecipeInput in = {
-		.event = RECIPE_CREATE_DONE,
-		.answer.node = OURS,
-		.answer.token = token,
-		.answer.batch = batch
+	RequestAnswer in = {
+		.kind = REQUEST_CREATE,
+		.node = OURS,
+		.token = token,
+		.batch = batch
 	};
 
-	recipe_step(recipe, &in, out);
+	recipe_step(recipe, RECIPE_ANSWER, &in, out);
 	assert_int_equal(recipe->state, RECIPE_READING);
 }
 
@@ -2479,7 +2486,7 @@ test_resume_requeued(void **state)
 	(void) state;
 	for (size_t i = 0; i < lengthof(cases); i++)
 	{
-		RecipeInput in = {.event = RECIPE_CHILDREN_DONE};
+		RequestAnswer in = {.kind = REQUEST_CHILDREN};
 		Recipe		recipe;
 		RecipeOutput out;
 
@@ -2488,12 +2495,12 @@ test_resume_requeued(void **state)
 							   cases[i].wanted, our_sequence, &out);
 		assert_string_equal(describe_ops(&out), "search");
 		assert_int_equal(out.report, 0);
-		in.answer.serial = recipe.serial;
-		in.answer.children = cases[i].children;
-		while (in.answer.nchildren < (int) lengthof(cases[i].children) &&
-			   in.answer.children[in.answer.nchildren] != NULL)
-			in.answer.nchildren++;
-		recipe_step(&recipe, &in, &out);
+		in.serial = recipe.serial;
+		in.children = cases[i].children;
+		while (in.nchildren < (int) lengthof(cases[i].children) &&
+			   in.children[in.nchildren] != NULL)
+			in.nchildren++;
+		recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 		assert_int_equal(recipe.state, cases[i].state);
 		assert_string_equal(describe_ops(&out), cases[i].ops);
 		assert_int_equal(out.report, cases[i].report);
@@ -2524,12 +2531,12 @@ test_requeue_conditions(void **state)
 	recipe.sequence = ZNODE_LATE_SEQUENCE - 1;
 	give(&recipe, IN_REQUEUE, &out);
 	{
-		RecipeInput in = {
-			.event = RECIPE_REQUEUE_DONE,
-			.answer.node = OUR_PREFIX "2000000000"
+		RequestAnswer in = {
+			.kind = REQUEST_REQUEUE,
+			.node = OUR_PREFIX "2000000000"
 		};
 
-		recipe_step(&recipe, &in, &out);
+		recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 	}
 	assert_int_equal(recipe.state, RECIPE_LATE);
 	recipe_free(&recipe);
@@ -2606,7 +2613,6 @@ test_check_ignores_sibling(void **state)
 	static const char *const children[] = {
 		OUR_READER, W(0000000006), LATER
 	};
-	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
 	Recipe		recipe;
 	RecipeOutput out;
 
@@ -2615,19 +2621,19 @@ test_check_ignores_sibling(void **state)
 	give_children(&recipe, children, 1, &out);
 	for (int known = 0; known < 2; known++)
 	{
-		in.sibling = known ? sibling : NULL;
-		recipe_step(&recipe, &in, &out);
+		recipe_set_sibling(&recipe, known ? sibling : NULL);
+		recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		assert_string_equal(describe_ops(&out), "children");
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, known ? RECIPE_REPORT_NO_WRITER :
 						 RECIPE_REPORT_WRITER);
-		recipe_step(&recipe, &in, &out);
+		recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 		give_children(&recipe, children, 3, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	}
-	in.sibling = NULL;
-	recipe_step(&recipe, &in, &out);
+	recipe_set_sibling(&recipe, NULL);
+	recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 	give_children(&recipe, children, 2, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	recipe_free(&recipe);
@@ -2639,37 +2645,37 @@ test_check_and_revocation(void **state)
 {
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput check = {.event = RECIPE_CHILDREN_DONE};
-	RecipeInput event = {.event = RECIPE_NODE_TOUCHED};
+	RequestAnswer check = {.kind = REQUEST_CHILDREN};
+	RequestAnswer event = {.event = REQUEST_NODE_TOUCHED};
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_CHECKING_WRITERS);
-	check.answer.serial = recipe.serial;
+	check.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
-	event.answer.serial = recipe.serial;
+	event.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
-	recipe_step(&recipe, &check, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
 
 	give(&recipe, IN_CHECK_WRITERS, &out);
-	recipe_step(&recipe, &event, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &event, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
-	recipe_step(&recipe, &event, &out); /* of the one before */
+	recipe_step(&recipe, RECIPE_ANSWER, &event, &out); /* of the one before */
 	assert_int_equal(out.nops, 0);
 	give(&recipe, IN_WATCH_REVOKED, &out);
 	assert_string_equal(describe_ops(&out), "set");
 	assert_int_equal(out.report, RECIPE_REPORT_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
-	check.answer.serial = recipe.writer_check;
-	event.answer.serial = recipe.revocation_watch;
+	check.serial = recipe.writer_check;
+	event.serial = recipe.revocation_watch;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
-		recipe_step(&recipe, &check, &out);
+		recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
 		assert_int_equal(out.report | out.nops, 0);
-		recipe_step(&recipe, &event, &out);
+		recipe_step(&recipe, RECIPE_ANSWER, &event, &out);
 		assert_int_equal(out.report | out.nops, 0);
 		if (recipe.state == RECIPE_ENTERING)
 			break;
@@ -2678,9 +2684,9 @@ test_check_and_revocation(void **state)
 	give(&recipe, IN_CREATE_OK, &out);
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	recipe_step(&recipe, &check, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
 	assert_int_equal(out.report | out.nops, 0);
-	recipe_step(&recipe, &event, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &event, &out);
 	assert_int_equal(out.report | out.nops, 0);
 
 	/* and the new one has to be watched anew */
@@ -2933,7 +2939,6 @@ test_watch_queue_ignores_sibling(void **state)
 	for (int shared = 0; shared < 2; shared++)
 	{
 		const char *const *children = shared ? readers : mutexes;
-		RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
 		Recipe		recipe;
 		RecipeOutput out;
 
@@ -2945,9 +2950,9 @@ test_watch_queue_ignores_sibling(void **state)
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
-		in.sibling = sibling;
+		recipe_set_sibling(&recipe, sibling);
 		recipe.retain = shared;
-		recipe_step(&recipe, &in, &out);
+		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
@@ -2960,14 +2965,14 @@ test_watch_queue_ignores_sibling(void **state)
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		recipe.retain = true;
-		in.sibling = NULL;
-		recipe_step(&recipe, &in, &out);
+		recipe_set_sibling(&recipe, NULL);
+		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		/* nor does the next contender know of one */
-		in.sibling = sibling;
-		recipe_step(&recipe, &in, &out);
+		recipe_set_sibling(&recipe, sibling);
+		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give(&recipe, IN_EXPIRED, &out);
 		recipe_want(&recipe, our_uuid, recipe.kind, true,
 					false, &out);
@@ -2990,14 +2995,14 @@ test_watch_queue_behind_sibling(void **state)
 	};
 	static const char *const ahead[] = {OUR_READER, R(0000000006), W(0000000007)};
 	static const char *const behind[] = {OUR_READER, R(0000000008), W(0000000007)};
-	RecipeInput in = {.event = RECIPE_WATCH_QUEUE,.sibling = sibling};
 	Recipe		recipe;
 	RecipeOutput out;
 
 	(void) state;
 	bring_to_reading(&recipe, true, our_sequence);
 	give_children(&recipe, ahead, 1, &out);
-	recipe_step(&recipe, &in, &out);
+	recipe_set_sibling(&recipe, sibling);
+	recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 	give_children(&recipe, ahead, 3, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	give(&recipe, IN_TOUCHED, &out);
@@ -3018,49 +3023,49 @@ test_all_three_of_an_owner(void **state)
 	static const char *const crowd[] = {OURS, LATER};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput list = {.event = RECIPE_CHILDREN_DONE, .answer.children = alone,
-	.answer.nchildren = 1};
-	RecipeInput check = list;
-	RecipeInput listed = {.event = RECIPE_NODE_TOUCHED};
-	RecipeInput revocation = {.event = RECIPE_NODE_TOUCHED};
+	RequestAnswer list = {.kind = REQUEST_CHILDREN, .children = alone,
+	.nchildren = 1};
+	RequestAnswer check = list;
+	RequestAnswer listed = {.event = REQUEST_NODE_TOUCHED};
+	RequestAnswer revocation = {.event = REQUEST_NODE_TOUCHED};
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_RETAINING);
-	list.answer.serial = listed.answer.serial = recipe.serial;
+	list.serial = listed.serial = recipe.serial;
 	give(&recipe, IN_CHECK_WRITERS, &out);
-	check.answer.serial = recipe.serial;
+	check.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
-	revocation.answer.serial = recipe.serial;
+	revocation.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
 	assert_int_equal(out.report | out.nops, 0);
 
-	recipe_step(&recipe, &list, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
-	recipe_step(&recipe, &check, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
 
 	/* the one that is used up is set again, not the other */
-	recipe_step(&recipe, &revocation, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
-	revocation.answer.serial = recipe.serial;
-	recipe_step(&recipe, &listed, &out);
+	revocation.serial = recipe.serial;
+	recipe_step(&recipe, RECIPE_ANSWER, &listed, &out);
 	assert_string_equal(describe_ops(&out), "children");
 	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
-	recipe_step(&recipe, &listed, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &listed, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_WATCH_QUEUE, &out);
-	list.answer.serial = listed.answer.serial = recipe.serial;
-	revocation.event = RECIPE_NODE_DELETED;
-	recipe_step(&recipe, &revocation, &out);
+	list.serial = listed.serial = recipe.serial;
+	revocation.event = REQUEST_NODE_DELETED;
+	recipe_step(&recipe, RECIPE_ANSWER, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "stat");
 
 	/* a check behind the list does not answer it */
 	give(&recipe, IN_CHECK_WRITERS, &out);
 	give_children(&recipe, crowd, 2, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
-	list.answer.children = crowd;
-	list.answer.nchildren = 2;
-	recipe_step(&recipe, &list, &out);
+	list.children = crowd;
+	list.nchildren = 2;
+	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 	/* what we are is told with the next set, whatever that is for */
@@ -3070,32 +3075,33 @@ test_all_three_of_an_owner(void **state)
 
 	/* what is out when the lock is given up is nobody's */
 	give(&recipe, IN_WATCH_QUEUE, &out);
-	list.answer.serial = listed.answer.serial = recipe.serial;
+	list.serial = listed.serial = recipe.serial;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
-		recipe_step(&recipe, &list, &out);
+		recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 		assert_int_equal(out.report | out.nops, 0);
-		recipe_step(&recipe, &listed, &out);
+		recipe_step(&recipe, RECIPE_ANSWER, &listed, &out);
 		assert_int_equal(out.report | out.nops, 0);
 		if (recipe.state == RECIPE_ENTERING)
 			break;
 		give(&recipe, input, &out);
 	}
 	give(&recipe, IN_CREATE_OK, &out);
-	recipe_step(&recipe, &list, &out);	/* nor what the queue is read from */
+	/* nor what the queue is read from */
+	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	recipe.asks_retained = true;
 	give(&recipe, IN_SECOND, &out);
 	assert_int_equal(recipe.state, RECIPE_WATCHING);
-	recipe_step(&recipe, &listed, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &listed, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_DELETED, &out);
 	assert_string_equal(describe_ops(&out), "stat");	/* it has set in use */
-	recipe_step(&recipe, &list, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 	assert_int_equal(out.report | out.nops, 0);
-	recipe_step(&recipe, &listed, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &listed, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	recipe_free(&recipe);
 }
@@ -3340,13 +3346,13 @@ test_retain_mark(void **state)
 	{
 		Recipe		recipe;
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.ephemeral_owner = 1};
+		RequestAnswer in = {.kind = REQUEST_WATCH, .ephemeral_owner = 1};
 
 		bring_to(&recipe, AT_WATCHING_ASKING);
-		in.answer.serial = recipe.serial;
-		in.answer.data = examples[i].data;
-		in.answer.data_len = examples[i].len;
-		recipe_step(&recipe, &in, &out);
+		in.serial = recipe.serial;
+		in.data = examples[i].data;
+		in.data_len = examples[i].len;
+		recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 		assert_int_equal(out.report, examples[i].marked ?
 						 RECIPE_REPORT_RETAINED : RECIPE_REPORT_QUEUED);
 		assert_int_equal(recipe.retained_ahead, examples[i].marked);
@@ -3362,19 +3368,19 @@ test_ask_retained_goes_on(void **state)
 	static const char *const first_left[] = {SECOND, OURS};
 	Recipe		recipe;
 	RecipeOutput out;
-	RecipeInput in = {.event = RECIPE_WATCH_DONE, .answer.data = "me",
-	.answer.data_len = 2,
-	.answer.ephemeral_owner = 1};
+	RequestAnswer in = {.kind = REQUEST_WATCH, .data = "me",
+	.data_len = 2,
+	.ephemeral_owner = 1};
 
 	(void) state;
 
 	/* faults are no answer */
 	bring_to(&recipe, AT_WATCHING_ASKING);
-	in.answer.serial = recipe.serial;
+	in.serial = recipe.serial;
 	give(&recipe, IN_WATCH_UNKNOWN, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	assert_int_equal(out.report, 0);
-	recipe_step(&recipe, &in, &out);	/* of the watch before */
+	recipe_step(&recipe, RECIPE_ANSWER, &in, &out);	/* of the watch before */
 	assert_int_equal(out.report | out.nops, 0);
 	give(&recipe, IN_TOUCHED, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
@@ -3543,13 +3549,13 @@ test_revocation_data(void **state)
 	{
 		Recipe		recipe;
 		RecipeOutput out;
-		RecipeInput in = {.event = RECIPE_WATCH_DONE};
+		RequestAnswer in = {.kind = REQUEST_WATCH};
 
 		bring_to(&recipe, AT_OWNER_REVOCABLE);
-		in.answer.serial = recipe.serial;
-		in.answer.data = examples[i].data;
-		in.answer.data_len = examples[i].len;
-		recipe_step(&recipe, &in, &out);
+		in.serial = recipe.serial;
+		in.data = examples[i].data;
+		in.data_len = examples[i].len;
+		recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
 		assert_int_equal(out.report,
 						 examples[i].revokes ? RECIPE_REPORT_REVOKED : 0);
 		assert_string_equal(describe_ops(&out),

@@ -511,13 +511,13 @@ check_grant(Client *client)
 	}
 }
 
-static void step(Client *client, const RecipeInput *in);
+static void step(Client *client, RecipeEvent event,
+				 const RequestAnswer *in);
 
 /* Others wait behind an owner: it gives way if it is idle, or tells them. */
 static void
 answer_contended(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_SET_IN_USE};
 	int			node = node_at(client->recipe.node, model->zxid);
 
 	if (client->retains && !client->in_use)
@@ -534,7 +534,7 @@ answer_contended(Client *client)
 		tally.set_in_use++;
 		scene->answered[node] = true;
 	}
-	step(client, &in);
+	step(client, RECIPE_SET_IN_USE, NULL);
 	model_check(!client->recipe.retain,
 				"it is told once that the lock is needed");
 }
@@ -902,13 +902,13 @@ note_leaving(Client *client)
 }
 
 static void
-step(Client *client, const RecipeInput *in)
+step(Client *client, RecipeEvent event, const RequestAnswer *in)
 {
 	RecipeOutput out;
 	bool		owned = client->recipe.state == RECIPE_OWNER &&
 		client->recipe.kind != ZNODE_READER;
 
-	recipe_step(&client->recipe, in, &out);
+	recipe_step(&client->recipe, event, in, &out);
 	if (scene->unread && owned && client->recipe.state == RECIPE_LEAVING)
 		note_leaving(client);
 	take_output(client, &out);
@@ -1005,7 +1005,7 @@ check_queued(const Client *client, const ModelEntry *entry)
 
 /* The list of who is behind is in, or not. */
 static void
-hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
+hear_list(Client *client, const ModelEntry *entry, const RequestAnswer *in)
 {
 	const Recipe *recipe = &client->recipe;
 	unsigned	report = 0;
@@ -1023,7 +1023,7 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 			if (stands_behind(&model->nodes[entry->children[i]], recipe))
 				report = RECIPE_REPORT_CONTENDED;
 	}
-	step(client, in);
+	step(client, RECIPE_ANSWER, in);
 	/* one that is not ephemeral may be taken for somebody */
 	if (report == RECIPE_REPORT_ALONE && scene->strangers)
 		report = client->report & RECIPE_REPORT_CONTENDED ?
@@ -1038,7 +1038,7 @@ hear_list(Client *client, const ModelEntry *entry, const RecipeInput *in)
 
 /* The list of who has come behind a lock that may be idle is in, or not. */
 static void
-hear_comers(Client *client, const ModelEntry *entry, const RecipeInput *in)
+hear_comers(Client *client, const ModelEntry *entry, const RequestAnswer *in)
 {
 	const Recipe *recipe = &client->recipe;
 	bool		others = recipe->others;
@@ -1047,7 +1047,7 @@ hear_comers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 	for (int i = 0; i < entry->nchildren; i++)
 		if (stands_behind(&model->nodes[entry->children[i]], recipe))
 			found = true;
-	step(client, in);
+	step(client, RECIPE_ANSWER, in);
 	model_check(recipe->comers_list == 0, "who has come is read once");
 	if (entry->result == REQUEST_OK && !found && !scene->strangers)
 		model_check(recipe->others, "who has come and gone is of another kind");
@@ -1059,7 +1059,7 @@ hear_comers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 
 /* The answer to a check for writers is in. */
 static void
-hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
+hear_writers(Client *client, const ModelEntry *entry, const RequestAnswer *in)
 {
 	unsigned	report = RECIPE_REPORT_NO_WRITER;
 
@@ -1072,7 +1072,7 @@ hear_writers(Client *client, const ModelEntry *entry, const RecipeInput *in)
 			znode_before(client->recipe.sequence, other->sequence))
 			report = RECIPE_REPORT_WRITER;
 	}
-	step(client, in);
+	step(client, RECIPE_ANSWER, in);
 	if (report == RECIPE_REPORT_NO_WRITER && scene->strangers)
 		report = client->report;
 	model_check(client->report == report,
@@ -1114,14 +1114,14 @@ note_answer(Client *client, const ModelEntry *entry)
 
 /* The directory's watch is set, or not, or used up. */
 static void
-hear_directory(Client *client, const RecipeInput *in)
+hear_directory(Client *client, const RequestAnswer *in)
 {
-	note(client, "hears of its directory", in->answer.result);
-	if (in->event == RECIPE_WATCH_DONE)
-		succession_watched(&client->succession, in->answer.serial,
-						   in->answer.result == REQUEST_OK);
+	note(client, "hears of its directory", in->result);
+	if (in->event == REQUEST_DONE)
+		succession_watched(&client->succession, in->serial,
+						   in->result == REQUEST_OK);
 	else
-		succession_fired(&client->succession, in->answer.serial);
+		succession_fired(&client->succession, in->serial);
 }
 
 /* The other contender of an instance, a reader, owns the lock if it may. */
@@ -1146,10 +1146,10 @@ hear_kin(Client *client, const ModelEntry *entry)
 
 /* What the worker knows of the directory when a recipe's answer is in. */
 static void
-note_succession(Client *client, const ModelEntry *entry, RecipeInput *in)
+note_succession(Client *client, const ModelEntry *entry)
 {
 	if (entry->kind == REQUEST_CREATE)
-		in->next = succession_next(&client->succession);
+		client->recipe.next = succession_next(&client->succession);
 	else if (entry->kind == REQUEST_DELETE)
 		succession_left(&client->succession, client->recipe.sequence,
 						entry->result == REQUEST_OK);
@@ -1157,7 +1157,7 @@ note_succession(Client *client, const ModelEntry *entry, RecipeInput *in)
 
 /* An answer to a create: who owns the lock by its number alone? */
 static void
-tally_unread(const Client *client, const RecipeInput *in, bool unread)
+tally_unread(const Client *client, const RequestAnswer *in, bool unread)
 {
 	if (client->report & RECIPE_REPORT_GRANTED)
 	{
@@ -1166,19 +1166,19 @@ tally_unread(const Client *client, const RecipeInput *in, bool unread)
 		else
 			tally.next++;
 	}
-	else if (unread && in->answer.result == REQUEST_OK)
+	else if (unread && in->result == REQUEST_OK)
 		tally.not_next++;
 }
 
 /* An answer to a requeue. */
 static void
-tally_requeue(const Client *client, const RecipeInput *in)
+tally_requeue(const Client *client, const RequestAnswer *in)
 {
-	if (in->answer.result == REQUEST_NO_NODE)
+	if (in->result == REQUEST_NO_NODE)
 		tally.requeued_lost++;
 	else if (client->report & RECIPE_REPORT_GRANTED)
 		tally.requeued++;
-	else if (in->answer.result == REQUEST_OK && client->wanted)
+	else if (in->result == REQUEST_OK && client->wanted)
 		tally.requeued_behind++;
 }
 
@@ -1189,7 +1189,7 @@ deliver(ModelSession *session)
 	Client	   *client = client_of(session);
 	bool		unread = client->recipe.unread;
 	ModelEntry	entry;
-	RecipeInput in;
+	RequestAnswer in;
 	const char *children[MODEL_CHILDREN];
 
 	if (!model_hear(&client->session, &entry))
@@ -1200,7 +1200,8 @@ deliver(ModelSession *session)
 			model_resubmit(&client->session, &entry);
 		return;
 	}
-	model_input(&entry, &in, children);
+	model_answer(&entry, &in, children);
+	client->recipe.orphan = entry.orphan;
 	if (entry.contender != OF_RECIPE)
 	{
 		if (entry.contender == OF_DIRECTORY)
@@ -1211,15 +1212,15 @@ deliver(ModelSession *session)
 	}
 	if (entry.is_event)
 	{
-		step(client, &in);
+		step(client, RECIPE_ANSWER, &in);
 		return;
 	}
 
 	if (scene->tokens && entry.kind == REQUEST_CREATE &&
 		entry.result == REQUEST_OK)
-		in.answer.token = entry.czxid;
+		in.token = entry.czxid;
 	note_answer(client, &entry);
-	note_succession(client, &entry, &in);
+	note_succession(client, &entry);
 	if (client->looking && entry.kind == REQUEST_CHILDREN &&
 		entry.serial == client->recipe.writer_check &&
 		entry.result != REQUEST_UNKNOWN)
@@ -1232,7 +1233,7 @@ deliver(ModelSession *session)
 	else
 	{
 		client->was_unsure = client->recipe.unsure;
-		step(client, &in);
+		step(client, RECIPE_ANSWER, &in);
 		check_queued(client, &entry);
 	}
 	if (entry.kind == REQUEST_CREATE)
@@ -1273,11 +1274,10 @@ static void
 hear_of_expiry(ModelSession *session)
 {
 	Client	   *client = client_of(session);
-	RecipeInput in = {.event = RECIPE_EXPIRED};
 
 	note(client, "told of expiry", session->id);
 	model_forget_all(session);
-	step(client, &in);
+	step(client, RECIPE_EXPIRED, NULL);
 	model_check(session->nentries == 0,
 				"nothing is sent in an ended session");
 	model_begin_session(session, client_number(client));
@@ -1308,22 +1308,18 @@ want(Client *client, bool shared, bool dir_known)
 static void
 release(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_RELEASE};
-
 	note(client, "releases", 0);
 	if (client->owner)
 		see(client, "RELEASES", client->recipe.sequence);
 	client->wanted = client->owner = client->looking = false;
 	client->in_use = client->giving_way = client->watches_queue = false;
-	step(client, &in);
+	step(client, RECIPE_RELEASE, NULL);
 }
 
 /* An exclusive owner gives the lock up, and queues for it again. */
 static void
 requeue(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_REQUEUE};
-
 	note(client, "queues again", 0);
 	see(client, "RELEASES", client->recipe.sequence);
 	client->requeued = true;
@@ -1333,40 +1329,34 @@ requeue(Client *client)
 	client->set_in_use = false;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
-	step(client, &in);
+	step(client, RECIPE_REQUEUE, NULL);
 }
 
 /* The worker has the owner's node watched. */
 static void
 watch_revocation(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_WATCH_REVOCATION};
-
 	note(client, "watches for a revocation", 0);
 	client->guarded = true;
-	step(client, &in);
+	step(client, RECIPE_WATCH_REVOCATION, NULL);
 }
 
 /* The worker asks who is behind the owner. */
 static void
 check_writers(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_CHECK_WRITERS};
-
 	note(client, "checks for writers", 0);
 	client->looking = true;
-	step(client, &in);
+	step(client, RECIPE_CHECK_WRITERS, NULL);
 }
 
 /* The worker asks to be told when others come to stand behind the owner. */
 static void
 watch_queue(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_WATCH_QUEUE};
-
 	note(client, "watches the queue", 0);
 	client->watches_queue = true;
-	step(client, &in);
+	step(client, RECIPE_WATCH_QUEUE, NULL);
 }
 
 /*
@@ -1428,14 +1418,13 @@ is_to_retry(const Client *client)
 static void
 retry(Client *client)
 {
-	RecipeInput in = {.event = RECIPE_RETRY};
 	RecipeOutput out;
 	bool		left = client->left;
 	bool		aside = client->recipe.state == RECIPE_LATE &&
 		client->recipe.aside;
 	Recipe		before = client->recipe;
 
-	recipe_step(&client->recipe, &in, &out);
+	recipe_step(&client->recipe, RECIPE_RETRY, NULL, &out);
 	if (aside)
 	{
 		note(client, "comes again", 0);
@@ -2530,10 +2519,8 @@ random_owner(const Mix *mix, Client *client)
 static void
 random_requeue(const Mix *mix, Client *client)
 {
-	RecipeInput in = {.event = RECIPE_REQUEUE};
-
 	if (client->recipe.kind == ZNODE_READER)
-		step(client, &in);
+		step(client, RECIPE_REQUEUE, NULL);
 	else
 	{
 		choose_retaining(mix, client);
@@ -2556,13 +2543,11 @@ want_at_random(const Mix *mix, Client *client, bool dir_known)
 static void
 look(const Mix *mix, Client *client)
 {
-	RecipeInput in = {.event = RECIPE_LOOK};
-
 	if (mix->traced || mix->unread || !client->session.connected ||
 		client->session.nentries >= MAX_ENTRIES / 4 || !model_one_in(20))
 		return;
 	note(client, "looks", 0);
-	step(client, &in);
+	step(client, RECIPE_LOOK, NULL);
 }
 
 static void

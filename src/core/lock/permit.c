@@ -281,22 +281,20 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 
 /* Let a recipe take a step within ours. */
 static void
-step_recipe(Permit *permit, PermitPart part, const RecipeInput *in,
-			RecipeOutput *out)
+step_recipe(Permit *permit, PermitPart part, RecipeEvent event,
+			const RequestAnswer *answer, RecipeOutput *out)
 {
 	RecipeOutput from;
 
-	recipe_step(part == PERMIT_LOCK ? &permit->lock : &permit->place, in,
-				&from);
+	recipe_step(part == PERMIT_LOCK ? &permit->lock : &permit->place, event,
+				answer, &from);
 	carry_out(permit, part, &from, out);
 }
 
 static void
 release(Permit *permit, PermitPart part, RecipeOutput *out)
 {
-	RecipeInput in = {.event = RECIPE_RELEASE};
-
-	step_recipe(permit, part, &in, out);
+	step_recipe(permit, part, RECIPE_RELEASE, NULL, out);
 }
 
 /* Nothing is wanted any more; go_on() releases the lock. */
@@ -490,8 +488,6 @@ static void
 on_permits_listed(Permit *permit, const RequestAnswer *answer,
 				  RecipeOutput *out)
 {
-	RecipeInput again = {.event = RECIPE_READ_QUEUE};
-
 	if (!permit_is_wanted(permit))
 		return;
 	if (answer->result == REQUEST_REFUSED)
@@ -500,7 +496,7 @@ on_permits_listed(Permit *permit, const RequestAnswer *answer,
 	if (permit->unsure && (answer->result == REQUEST_UNKNOWN ||
 						   permit->others + permit->lock.blockers >
 						   permit->permits))
-		step_recipe(permit, PERMIT_LOCK, &again, out);
+		step_recipe(permit, PERMIT_LOCK, RECIPE_READ_QUEUE, NULL, out);
 }
 
 /* One of our own requests has been answered. */
@@ -540,33 +536,33 @@ on_read(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 
 /* Handle an answer, or a watch that has fired. */
 static void
-on_answer(Permit *permit, const RecipeInput *in, RecipeOutput *out)
+on_answer(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 {
-	PermitPart	part = in->answer.serial % PERMIT_PARTS;
-	RecipeInput own = *in;
+	PermitPart	part = answer->serial % PERMIT_PARTS;
+	RequestAnswer own = *answer;
 
-	own.answer.serial /= PERMIT_PARTS;
+	own.serial /= PERMIT_PARTS;
 	if (part == PERMIT_READS)
-		on_read(permit, &own.answer, out);
+		on_read(permit, &own, out);
 	else
 	{
-		if (part == PERMIT_PLACE && in->event == RECIPE_CHILDREN_DONE &&
-			in->answer.result == REQUEST_OK)
-			permit->others = count_others(permit, &in->answer);
-		step_recipe(permit, part, &own, out);
+		if (part == PERMIT_PLACE && answer->event == REQUEST_DONE &&
+			request_is_list(answer->kind) && answer->result == REQUEST_OK)
+			permit->others = count_others(permit, answer);
+		step_recipe(permit, part, RECIPE_ANSWER, &own, out);
 	}
 }
 
 /* The session has ended, and our nodes with it. */
 static void
-on_expired(Permit *permit, const RecipeInput *in, RecipeOutput *out)
+on_expired(Permit *permit, RecipeOutput *out)
 {
 	RecipeOutput from;
 
 	if (permit->state == PERMIT_NONE)
 		return;
-	recipe_step(&permit->lock, in, &from);
-	recipe_step(&permit->place, in, &from);
+	recipe_step(&permit->lock, RECIPE_EXPIRED, NULL, &from);
+	recipe_step(&permit->place, RECIPE_EXPIRED, NULL, &from);
 	if (permit->state == PERMIT_OWNER)
 		out->report |= RECIPE_REPORT_LOST;
 	out->report |= RECIPE_REPORT_GONE;
@@ -663,30 +659,34 @@ permit_resume(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],
  * As recipe_step().
  */
 void
-permit_step(Permit *permit, const RecipeInput *in, RecipeOutput *out)
+permit_step(Permit *permit, RecipeEvent event, const RequestAnswer *answer,
+			RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 
-	switch (in->event)
+	switch (event)
 	{
+		case RECIPE_ANSWER:
+			on_answer(permit, answer, out);
+			break;
 		case RECIPE_RELEASE:
 			if (permit_is_wanted(permit) || permit->state == PERMIT_OWNER)
 				leave(permit, out);
 			break;
 		case RECIPE_WATCH_REVOCATION:
 			if (permit->state == PERMIT_OWNER)
-				step_recipe(permit, PERMIT_PLACE, in, out);
+				step_recipe(permit, PERMIT_PLACE, event, NULL, out);
 			break;
 		case RECIPE_LOOK:
 		case RECIPE_RETRY:
 			/* an owner would ask for its token, which nobody needs */
 			if (permit->place.state != RECIPE_OWNER)
-				step_recipe(permit, PERMIT_PLACE, in, out);
+				step_recipe(permit, PERMIT_PLACE, event, NULL, out);
 			if (permit->lock.state != RECIPE_OWNER)
-				step_recipe(permit, PERMIT_LOCK, in, out);
+				step_recipe(permit, PERMIT_LOCK, event, NULL, out);
 			break;
 		case RECIPE_EXPIRED:
-			on_expired(permit, in, out);
+			on_expired(permit, out);
 			break;
 		case RECIPE_REQUEUE:
 		case RECIPE_READ_QUEUE:
@@ -694,9 +694,6 @@ permit_step(Permit *permit, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_WATCH_QUEUE:
 		case RECIPE_SET_IN_USE:
 			break;				/* of locks only */
-		default:
-			on_answer(permit, in, out);
-			break;
 	}
 	go_on(permit, out);
 }

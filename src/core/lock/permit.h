@@ -72,8 +72,8 @@ extern void permit_want(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],
 extern void permit_resume(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  int permits, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);
-extern void permit_step(Permit *permit, const RecipeInput *in,
-						RecipeOutput *out);
+extern void permit_step(Permit *permit, RecipeEvent event,
+						const RequestAnswer *answer, RecipeOutput *out);
 extern bool permit_is_wanted(const Permit *permit);
 extern const char *permit_state_name(PermitState state);
 

@@ -550,26 +550,26 @@ enter_without_directory(Recipe *recipe, RecipeOutput *out)
 
 /* Does the node that we had before the requeue still exist? */
 static bool
-find_old(const Recipe *recipe, const RecipeInput *in)
+find_old(const Recipe *recipe, const RequestAnswer *answer)
 {
 	if (!recipe->requeued)
 		return false;
-	for (int i = 0; i < in->answer.nchildren; i++)
-		if (strcmp(in->answer.children[i], recipe->node) == 0)
+	for (int i = 0; i < answer->nchildren; i++)
+		if (strcmp(answer->children[i], recipe->node) == 0)
 			return true;
 	return false;
 }
 
 /* Find our node, by its UUID, in a list of children. */
 static bool
-find_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+find_created(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	for (int i = 0; i < in->answer.nchildren; i++)
+	for (int i = 0; i < answer->nchildren; i++)
 	{
-		if (znode_has_uuid(in->answer.children[i], recipe->uuid) &&
-			znode_parse_contender(in->answer.children[i], &contender))
+		if (znode_has_uuid(answer->children[i], recipe->uuid) &&
+			znode_parse_contender(answer->children[i], &contender))
 		{
 			created(recipe, out, contender.sequence);
 			return true;
@@ -709,7 +709,7 @@ only_owners_exclude(const QueuePlace *place)
  * the last of them as predecessor.  Returns false if our own node is missing.
  */
 static bool
-find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+find_place(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	QueuePlace	place = {
 		.shared = !is_writer(recipe->kind == ZNODE_READER, recipe->sequence)
@@ -717,8 +717,8 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 	recipe->blockers = 0;
 	recipe->unsure = recipe->kind != ZNODE_PERMIT;
-	for (int i = 0; i < in->answer.nchildren; i++)
-		note_child(recipe, &place, in->answer.children[i], out);
+	for (int i = 0; i < answer->nchildren; i++)
+		note_child(recipe, &place, answer->children[i], out);
 	if (recipe->kind == ZNODE_PERMIT && recipe->blockers > 0)
 		recipe->blockers += ZK_MUTATED(ZK_PERMIT_TWICE) ? 1 :
 			ZK_MUTATED(ZK_PERMIT_MISSED) ? -1 : 0;
@@ -734,9 +734,9 @@ find_place(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* The children have been listed, and we know our node's name. */
 static void
-evaluate(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+evaluate(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (!find_place(recipe, in, out))
+	if (!find_place(recipe, answer, out))
 	{
 		out->report &= ~RECIPE_REPORT_MIXED;
 		enter(recipe, false, out);	/* another client deleted our node */
@@ -773,21 +773,22 @@ predecessor_gone(Recipe *recipe, RecipeOutput *out)
 
 /* We wait for a permit, and the children are listed and watched again. */
 static void
-on_permits_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_permits_listed(Recipe *recipe, const RequestAnswer *answer,
+				  RecipeOutput *out)
 {
 	bool		found;
 
-	if (in->answer.result == REQUEST_UNKNOWN)
+	if (answer->result == REQUEST_UNKNOWN)
 	{
 		watch(recipe, out);
 		return;
 	}
-	if (in->answer.result == REQUEST_REFUSED)
+	if (answer->result == REQUEST_REFUSED)
 	{
-		fail_and_leave(recipe, out, 0, in->answer.error);
+		fail_and_leave(recipe, out, 0, answer->error);
 		return;
 	}
-	found = in->answer.result == REQUEST_OK && find_place(recipe, in, out);
+	found = answer->result == REQUEST_OK && find_place(recipe, answer, out);
 	if (found && !may_own(recipe))
 		return;
 
@@ -795,7 +796,7 @@ on_permits_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	send_op(out, REQUEST_UNWATCH, NULL, 0);
 	if (found)
 		own(recipe, out, true);
-	else if (in->answer.result == REQUEST_OK)
+	else if (answer->result == REQUEST_OK)
 		enter(recipe, false, out);	/* another client deleted our node */
 	else
 		enter_without_directory(recipe, out);
@@ -845,10 +846,12 @@ on_release(Recipe *recipe, RecipeOutput *out)
 	}
 }
 
-/* Does our number prove that no contender is ahead?  "next": the answer's. */
+/* Does our number prove that no contender is ahead? */
 static bool
-owns_by_number(const Recipe *recipe, int32_t next)
+owns_by_number(const Recipe *recipe)
 {
+	int32_t		next = recipe->next;
+
 	if (recipe->kind == ZNODE_PERMIT)
 		return false;
 	if (ZK_MUTATED(ZK_GAP_OWNS) && next != 0 && recipe->sequence > next)
@@ -861,9 +864,9 @@ owns_by_number(const Recipe *recipe, int32_t next)
  * queue.
  */
 static void
-on_entered(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_entered(Recipe *recipe, RecipeOutput *out)
 {
-	if (owns_by_number(recipe, in->next))
+	if (owns_by_number(recipe))
 	{
 		/* the read behind the create does not count */
 		if (!recipe->unread)
@@ -889,36 +892,36 @@ search_created(Recipe *recipe, RecipeOutput *out)
  * one that a sequential create can get.
  */
 static bool
-accept_created(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+accept_created(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
-	if (!znode_parse_contender(in->answer.node, &contender))
+	if (!znode_parse_contender(answer->node, &contender))
 	{
 		search_created(recipe, out);
 		return false;
 	}
 	created(recipe, out, contender.sequence);
-	recipe->batch = in->answer.batch;
+	recipe->batch = answer->batch;
 	return true;
 }
 
 static void
-on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_create_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_ENTERING;
 
 	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
-			if (!accept_created(recipe, in, out))
+			if (!accept_created(recipe, answer, out))
 				break;
-			recipe->token = in->answer.token;
+			recipe->token = answer->token;
 			if (wanted)
-				on_entered(recipe, in, out);
+				on_entered(recipe, out);
 			else if (ZK_MUTATED(ZK_CANCEL_KEEPS_NODE))
 				end(recipe, out, 0);
 			else
@@ -935,7 +938,7 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			if (wanted)
-				fail(recipe, out, in->answer.error);
+				fail(recipe, out, answer->error);
 			else
 				end(recipe, out, 0);
 			break;
@@ -943,29 +946,29 @@ on_create_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 static void
-on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_search_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_SEARCHING;
 
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
 			recipe->dir_known = true;
-			if (find_old(recipe, in))
+			if (find_old(recipe, answer))
 			{
 				if (wanted)
 					requeue(recipe, out);
 				else
 					leave(recipe, out);
 			}
-			else if (find_created(recipe, in, out))
+			else if (find_created(recipe, answer, out))
 			{
 				if (!wanted)
 					leave(recipe, out);
 				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
 					own(recipe, out, false);
 				else
-					evaluate(recipe, in, out);
+					evaluate(recipe, answer, out);
 			}
 			else if (wanted)
 				enter(recipe, false, out);
@@ -983,7 +986,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			/* it cannot be found out whether our node exists */
-			report_left(recipe, out, in->answer.error);
+			report_left(recipe, out, answer->error);
 			end(recipe, out, wanted ? RECIPE_REPORT_FAILED : 0);
 			break;
 	}
@@ -994,7 +997,7 @@ on_search_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
  * previous number shows whether another contender came in between.
  */
 static void
-on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_requeue_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_REQUEUEING;
 	int32_t		last = recipe->sequence;
@@ -1002,10 +1005,10 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
-			if (!accept_created(recipe, in, out))
+			if (!accept_created(recipe, answer, out))
 				break;
 			if (!wanted)
 				leave(recipe, out);
@@ -1028,7 +1031,7 @@ on_requeue_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case REQUEST_REFUSED:
 			/* the previous node still exists */
 			if (wanted)
-				fail_and_leave(recipe, out, 0, in->answer.error);
+				fail_and_leave(recipe, out, 0, answer->error);
 			else
 				leave(recipe, out);
 			break;
@@ -1042,24 +1045,24 @@ typedef void (*RecipeAction) (Recipe *recipe, RecipeOutput *out);
  * missing node.  If it was refused, the waiter fails.
  */
 static void
-on_not_ok(Recipe *recipe, const RecipeInput *in, RecipeOutput *out,
+on_not_ok(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out,
 		  RecipeAction again, RecipeAction missing)
 {
-	if (in->answer.result == REQUEST_UNKNOWN)
+	if (answer->result == REQUEST_UNKNOWN)
 		again(recipe, out);
-	else if (in->answer.result == REQUEST_NO_NODE)
+	else if (answer->result == REQUEST_NO_NODE)
 		missing(recipe, out);
 	else
-		fail_and_leave(recipe, out, 0, in->answer.error);
+		fail_and_leave(recipe, out, 0, answer->error);
 }
 
 static void
-on_read_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_read_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (in->answer.result == REQUEST_OK)
-		evaluate(recipe, in, out);
+	if (answer->result == REQUEST_OK)
+		evaluate(recipe, answer, out);
 	else
-		on_not_ok(recipe, in, out, read_queue, enter_without_directory);
+		on_not_ok(recipe, answer, out, read_queue, enter_without_directory);
 }
 
 /* List the children: a writer may wait behind our reader. */
@@ -1076,14 +1079,14 @@ check_writers(Recipe *recipe, RecipeOutput *out)
  * each other in tier 1.
  */
 static const char *
-somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
+somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too)
 {
 	const char *first = NULL;
 	int32_t		first_sequence = 0;
 
-	for (int i = 0; i < in->answer.nchildren; i++)
+	for (int i = 0; i < answer->nchildren; i++)
 	{
-		const char *child = in->answer.children[i];
+		const char *child = answer->children[i];
 		ZnodeContender contender;
 
 		if (znode_parse_contender(child, &contender) &&
@@ -1106,7 +1109,7 @@ somebody_behind(Recipe *recipe, const RecipeInput *in, bool readers_too)
  * waits behind our reader?  Then it waits for us, too.
  */
 static bool
-reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
+reader_behind_sibling(const Recipe *recipe, const RequestAnswer *answer)
 {
 	ZnodeContender sibling;
 	ZnodeContender contender;
@@ -1114,12 +1117,12 @@ reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
 
 	if (recipe->kind != ZNODE_READER || !recipe->has_sibling)
 		return false;
-	for (int i = 0; i < in->answer.nchildren && !found; i++)
-		found = znode_has_uuid(in->answer.children[i], recipe->sibling) &&
-			znode_parse_contender(in->answer.children[i], &sibling) &&
+	for (int i = 0; i < answer->nchildren && !found; i++)
+		found = znode_has_uuid(answer->children[i], recipe->sibling) &&
+			znode_parse_contender(answer->children[i], &sibling) &&
 			znode_before(recipe->sequence, sibling.sequence);
-	for (int i = 0; i < in->answer.nchildren && found; i++)
-		if (znode_parse_contender(in->answer.children[i], &contender) &&
+	for (int i = 0; i < answer->nchildren && found; i++)
+		if (znode_parse_contender(answer->children[i], &contender) &&
 			contender.shared &&
 			znode_before(sibling.sequence, contender.sequence))
 			return true;
@@ -1128,20 +1131,21 @@ reader_behind_sibling(const Recipe *recipe, const RecipeInput *in)
 
 /* The queue behind us has been listed, and is watched from now on. */
 static void
-on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (recipe->queue_watch == 0 || in->answer.serial != recipe->queue_watch)
+	if (recipe->queue_watch == 0 || answer->serial != recipe->queue_watch)
 		return;
-	if (in->answer.result == REQUEST_UNKNOWN)
+	if (answer->result == REQUEST_UNKNOWN)
 	{
 		watch_queue(recipe, out);
 		return;
 	}
 
 	/* if that is unknown, the lock must not be withheld from anybody */
-	recipe->alone = in->answer.result == REQUEST_OK &&
-		somebody_behind(recipe, in, recipe->kind != ZNODE_READER) == NULL &&
-		!reader_behind_sibling(recipe, in);
+	recipe->alone = answer->result == REQUEST_OK &&
+		somebody_behind(recipe, answer,
+						recipe->kind != ZNODE_READER) == NULL &&
+		!reader_behind_sibling(recipe, answer);
 	if (!recipe->alone)
 		recipe->queue_watch = 0;
 	out->report |= recipe->alone ?
@@ -1150,21 +1154,22 @@ on_queue_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* Does an exclusive contender wait behind our shared one? */
 static void
-on_writers_listed(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_writers_listed(Recipe *recipe, const RequestAnswer *answer,
+				  RecipeOutput *out)
 {
 	const char *writer = NULL;
 
-	if (recipe->writer_check == 0 || in->answer.serial != recipe->writer_check)
+	if (recipe->writer_check == 0 || answer->serial != recipe->writer_check)
 		return;
-	if (in->answer.result == REQUEST_UNKNOWN)
+	if (answer->result == REQUEST_UNKNOWN)
 	{
 		check_writers(recipe, out);
 		return;
 	}
 
 	recipe->writer_check = 0;
-	if (in->answer.result == REQUEST_OK)
-		writer = somebody_behind(recipe, in, false);
+	if (answer->result == REQUEST_OK)
+		writer = somebody_behind(recipe, answer, false);
 	forget_writer(recipe);
 	if (writer != NULL)
 		recipe->writer = memory_copy(writer);
@@ -1208,39 +1213,40 @@ on_queue_touched(Recipe *recipe, RecipeOutput *out)
  * gone.
  */
 static void
-on_comers_listed(Recipe *recipe, const RecipeInput *in)
+on_comers_listed(Recipe *recipe, const RequestAnswer *answer)
 {
 	recipe->comers_list = 0;
-	if (in->answer.result == REQUEST_OK &&
-		somebody_behind(recipe, in, true) == NULL)
+	if (answer->result == REQUEST_OK &&
+		somebody_behind(recipe, answer, true) == NULL)
 		recipe->others = true;
 }
 
 /* Is this of the latest watch of the queue? */
 static bool
-is_of_queue_watch(const Recipe *recipe, const RecipeInput *in)
+is_of_queue_watch(const Recipe *recipe, const RequestAnswer *answer)
 {
 	return recipe->state == RECIPE_OWNER &&
-		recipe->queue_watch != 0 && in->answer.serial == recipe->queue_watch;
+		recipe->queue_watch != 0 && answer->serial == recipe->queue_watch;
 }
 
 /* Is this of the latest watch for a revocation? */
 static bool
-is_of_revocation_watch(const Recipe *recipe, const RecipeInput *in)
+is_of_revocation_watch(const Recipe *recipe, const RequestAnswer *answer)
 {
 	return recipe->state == RECIPE_OWNER &&
 		recipe->revocation_watch != 0 &&
-		in->answer.serial == recipe->revocation_watch;
+		answer->serial == recipe->revocation_watch;
 }
 
 /* Our own node has been read, and is watched. */
 static void
-on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_own_node_watched(Recipe *recipe, const RequestAnswer *answer,
+					RecipeOutput *out)
 {
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
-			if (note_is_revocation(in->answer.data, in->answer.data_len))
+			if (note_is_revocation(answer->data, answer->data_len))
 			{
 				/* write our note again, so that a later request is noticed */
 				out->report |= RECIPE_REPORT_REVOKED;
@@ -1262,12 +1268,12 @@ on_own_node_watched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* The directory that we have left has been deleted, or not. */
 static void
-on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_rmdir_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (recipe->state != RECIPE_LATE || in->answer.serial != recipe->serial)
+	if (recipe->state != RECIPE_LATE || answer->serial != recipe->serial)
 		return;
 
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
 			out->report |= RECIPE_REPORT_RENEWED;
@@ -1280,8 +1286,8 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			step_aside(recipe, out);
 			break;
 		case REQUEST_REFUSED:
-			if (!in->answer.not_empty)
-				fail(recipe, out, in->answer.error);
+			if (!answer->not_empty)
+				fail(recipe, out, answer->error);
 			else if (znode_is_unordered(recipe->sequence))
 				end(recipe, out, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE);
 			else
@@ -1295,46 +1301,47 @@ on_rmdir_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 static void
-on_children_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_children_done(Recipe *recipe, const RequestAnswer *answer,
+				 RecipeOutput *out)
 {
-	if (recipe->comers_list != 0 && in->answer.serial == recipe->comers_list)
+	if (recipe->comers_list != 0 && answer->serial == recipe->comers_list)
 	{
-		on_comers_listed(recipe, in);
+		on_comers_listed(recipe, answer);
 		return;
 	}
 	if (recipe->state == RECIPE_OWNER)
 	{
-		on_writers_listed(recipe, in, out);
-		on_queue_listed(recipe, in, out);
+		on_writers_listed(recipe, answer, out);
+		on_queue_listed(recipe, answer, out);
 	}
-	if (in->answer.serial != recipe->serial)
+	if (answer->serial != recipe->serial)
 		return;
 	if (recipe->state == RECIPE_SEARCHING ||
 		recipe->state == RECIPE_ABANDONING)
-		on_search_done(recipe, in, out);
+		on_search_done(recipe, answer, out);
 	else if (recipe->state == RECIPE_READING)
-		on_read_done(recipe, in, out);
+		on_read_done(recipe, answer, out);
 	else if (recipe->state == RECIPE_WATCHING && recipe->kind == ZNODE_PERMIT)
-		on_permits_listed(recipe, in, out);
+		on_permits_listed(recipe, answer, out);
 }
 
 /* The predecessor has been read, and is watched. */
 static void
-on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
+on_predecessor_watched(Recipe *recipe, const RequestAnswer *answer,
 					   RecipeOutput *out)
 {
-	if (in->answer.result != REQUEST_OK)
+	if (answer->result != REQUEST_OK)
 	{
-		on_not_ok(recipe, in, out, watch, predecessor_gone);
+		on_not_ok(recipe, answer, out, watch, predecessor_gone);
 		return;
 	}
-	if (!request_is_ephemeral(&in->answer))
+	if (!request_is_ephemeral(answer))
 	{
 		pass_over_predecessor(recipe, out);
 		return;
 	}
 
-	if (in->orphan)
+	if (recipe->orphan)
 		send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
 	if (recipe->unsure)
 	{
@@ -1344,50 +1351,50 @@ on_predecessor_watched(Recipe *recipe, const RecipeInput *in,
 	else if (recipe->retained_ahead)
 	{
 		recipe->retained_ahead =
-			note_may_be_retained(in->answer.data, in->answer.data_len);
+			note_may_be_retained(answer->data, answer->data_len);
 		out->report |= recipe->retained_ahead ?
 			RECIPE_REPORT_RETAINED : RECIPE_REPORT_QUEUED;
 	}
 }
 
 static void
-on_watch_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_watch_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (is_of_revocation_watch(recipe, in))
-		on_own_node_watched(recipe, in, out);
+	if (is_of_revocation_watch(recipe, answer))
+		on_own_node_watched(recipe, answer, out);
 	else if (recipe->state == RECIPE_WATCHING &&
-			 in->answer.serial == recipe->serial)
-		on_predecessor_watched(recipe, in, out);
+			 answer->serial == recipe->serial)
+		on_predecessor_watched(recipe, answer, out);
 }
 
 /* A watched node, or the lock directory, is gone. */
 static void
-on_node_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_node_deleted(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	if (recipe->state == RECIPE_WATCHING &&
-		in->answer.serial == recipe->serial)
+		answer->serial == recipe->serial)
 	{
 		if (recipe->kind == ZNODE_PERMIT)
 			watch(recipe, out);
 		else if (!lose_wakeup())
 			predecessor_gone(recipe, out);
 	}
-	else if (is_of_revocation_watch(recipe, in))
+	else if (is_of_revocation_watch(recipe, answer))
 		stat_node(recipe, out, 0);
-	else if (is_of_queue_watch(recipe, in))
+	else if (is_of_queue_watch(recipe, answer))
 		on_queue_touched(recipe, out);
 }
 
 /* A watch has fired for another reason: set it again. */
 static void
-on_node_touched(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_node_touched(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	if (recipe->state == RECIPE_WATCHING &&
-		in->answer.serial == recipe->serial)
+		answer->serial == recipe->serial)
 		watch(recipe, out);
-	else if (is_of_revocation_watch(recipe, in))
+	else if (is_of_revocation_watch(recipe, answer))
 		watch_revocation(recipe, out);
-	else if (is_of_queue_watch(recipe, in))
+	else if (is_of_queue_watch(recipe, answer))
 		on_queue_touched(recipe, out);
 }
 
@@ -1408,11 +1415,11 @@ look(Recipe *recipe, RecipeOutput *out)
  * the library has lost the connection, and sets the watch again.
  */
 static void
-on_looked(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_looked(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (in->answer.result != REQUEST_NO_NODE)
+	if (answer->result != REQUEST_NO_NODE)
 	{
-		if (in->orphan)
+		if (recipe->orphan)
 			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
 	}
 	else
@@ -1421,23 +1428,23 @@ on_looked(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* Our own node has been read, or a predecessor by a look. */
 static void
-on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_stat_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	if (recipe->state == RECIPE_WATCHING &&
-		in->answer.serial == recipe->serial)
-		on_looked(recipe, in, out);
+		answer->serial == recipe->serial)
+		on_looked(recipe, answer, out);
 
 	/* only that of our own node has no serial number */
-	if (recipe->state != RECIPE_OWNER || in->answer.serial != 0)
+	if (recipe->state != RECIPE_OWNER || answer->serial != 0)
 		return;
 
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
-			if (in->answer.ours)
+			if (answer->ours)
 			{
 				out->report |= RECIPE_REPORT_TOKEN;
-				out->token = recipe->token = in->answer.czxid;
+				out->token = recipe->token = answer->czxid;
 			}
 			else
 				end(recipe, out, RECIPE_REPORT_LOST);
@@ -1446,7 +1453,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			stat_node(recipe, out, 0);
 			break;
 		case REQUEST_NO_NODE:
-			out->error = in->answer.error;
+			out->error = answer->error;
 			end(recipe, out, RECIPE_REPORT_LOST);
 			break;
 		case REQUEST_REFUSED:
@@ -1455,7 +1462,7 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			{
 				recipe->token_refused = true;
 				out->report |= RECIPE_REPORT_NO_TOKEN;
-				out->error = in->answer.error;
+				out->error = answer->error;
 			}
 			break;
 	}
@@ -1463,11 +1470,11 @@ on_stat_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* It is time to look, to read again, or to retry what was refused. */
 static void
-on_due(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_due(Recipe *recipe, RecipeEvent event, RecipeOutput *out)
 {
-	if (in->event == RECIPE_READ_QUEUE)
+	if (event == RECIPE_READ_QUEUE)
 		read_again(recipe, out);
-	else if (in->event == RECIPE_LOOK)
+	else if (event == RECIPE_LOOK)
 		look(recipe, out);
 	else if (recipe->state == RECIPE_LEAVING && recipe->refused)
 		leave(recipe, out);
@@ -1482,11 +1489,11 @@ on_due(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* Our node with a late number has been deleted, or not. */
 static void
-on_late_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_late_deleted(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (in->answer.result == REQUEST_UNKNOWN)
+	if (answer->result == REQUEST_UNKNOWN)
 		step_aside(recipe, out);
-	else if (in->answer.result == REQUEST_REFUSED)
+	else if (answer->result == REQUEST_REFUSED)
 	{
 		/* the answer to the directory's delete counts no more */
 		recipe->state = RECIPE_LEAVING;
@@ -1497,14 +1504,14 @@ on_late_deleted(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 }
 
 static void
-on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_delete_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	if (recipe->state == RECIPE_LATE)
-		on_late_deleted(recipe, in, out);
+		on_late_deleted(recipe, answer, out);
 	if (recipe->state != RECIPE_LEAVING)
 		return;
 
-	switch (in->answer.result)
+	switch (answer->result)
 	{
 		case REQUEST_OK:
 		case REQUEST_NO_NODE:
@@ -1518,7 +1525,7 @@ on_delete_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 			break;
 		case REQUEST_REFUSED:
 			recipe->refused = true;
-			report_left(recipe, out, in->answer.error);
+			report_left(recipe, out, answer->error);
 			break;
 	}
 }
@@ -1635,24 +1642,35 @@ recipe_resume_requeued(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
 }
 
+/*
+ * recipe_set_sibling
+ *		An owner's instance has this contender in the other mode; NULL: none.
+ *
+ * To be called before RECIPE_CHECK_WRITERS and RECIPE_WATCH_QUEUE: it does not
+ * count behind us.
+ */
+void
+recipe_set_sibling(Recipe *recipe, const uint8_t *uuid)
+{
+	if (recipe->state != RECIPE_OWNER)
+		return;
+	recipe->has_sibling = uuid != NULL;
+	if (uuid)
+		memcpy(recipe->sibling, uuid, ZNODE_UUID_BYTES);
+}
+
 /* Do what the worker asks of an owner. */
 static void
-on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_owner_event(Recipe *recipe, RecipeEvent event, RecipeOutput *out)
 {
 	if (recipe->state != RECIPE_OWNER)
 		return;
 
-	if (in->event == RECIPE_CHECK_WRITERS || in->event == RECIPE_WATCH_QUEUE)
-	{
-		recipe->has_sibling = in->sibling != NULL;
-		if (in->sibling)
-			memcpy(recipe->sibling, in->sibling, ZNODE_UUID_BYTES);
-		if (in->event == RECIPE_CHECK_WRITERS)
-			check_writers(recipe, out);
-		else
-			watch_queue(recipe, out);
-	}
-	else if (in->event == RECIPE_SET_IN_USE && recipe->retain)
+	if (event == RECIPE_CHECK_WRITERS)
+		check_writers(recipe, out);
+	else if (event == RECIPE_WATCH_QUEUE)
+		watch_queue(recipe, out);
+	else if (event == RECIPE_SET_IN_USE && recipe->retain)
 	{
 		recipe->retain = false;
 		send_op(out, REQUEST_SET, recipe->node, 0);
@@ -1660,10 +1678,10 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		/* not over a revocation that we have not read yet */
 		out->ops[out->nops - 1].has_version = !recipe->rewritten;
 	}
-	else if (in->event == RECIPE_WATCH_REVOCATION &&
+	else if (event == RECIPE_WATCH_REVOCATION &&
 			 recipe->revocation_watch == 0)
 		watch_revocation(recipe, out);
-	else if (in->event == RECIPE_REQUEUE && recipe->kind != ZNODE_READER)
+	else if (event == RECIPE_REQUEUE && recipe->kind != ZNODE_READER)
 	{
 		recipe->parents_tried = false;
 		recipe->mkdir_error = 0;
@@ -1673,10 +1691,10 @@ on_owner_event(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 
 /* Our data have been set, or not. */
 static void
-on_set_done(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+on_set_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	/* the next read must not find the same revocation */
-	if (recipe->state == RECIPE_OWNER && in->answer.result == REQUEST_UNKNOWN)
+	if (recipe->state == RECIPE_OWNER && answer->result == REQUEST_UNKNOWN)
 		send_op(out, REQUEST_SET, recipe->node, 0);
 }
 
@@ -1690,10 +1708,69 @@ on_expired(Recipe *recipe, RecipeOutput *out)
 
 /* No node: a parent has just been collected. */
 static void
-on_mkdir_done(Recipe *recipe, const RecipeInput *in)
+on_mkdir_done(Recipe *recipe, const RequestAnswer *answer)
 {
-	recipe->mkdir_error = in->answer.result == REQUEST_REFUSED ?
-		in->answer.error : 0;
+	recipe->mkdir_error = answer->result == REQUEST_REFUSED ?
+		answer->error : 0;
+}
+
+/* A request of ours has been answered. */
+static void
+on_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+{
+	switch (answer->kind)
+	{
+		case REQUEST_MKDIR:
+		case REQUEST_MKDIRS:
+			on_mkdir_done(recipe, answer);
+			break;
+		case REQUEST_CREATE:
+			on_create_done(recipe, answer, out);
+			break;
+		case REQUEST_CHILDREN:
+		case REQUEST_SEARCH:
+		case REQUEST_LIST:
+			on_children_done(recipe, answer, out);
+			break;
+		case REQUEST_WATCH:
+			on_watch_done(recipe, answer, out);
+			break;
+		case REQUEST_RMDIR:
+			on_rmdir_done(recipe, answer, out);
+			break;
+		case REQUEST_SET:
+			on_set_done(recipe, answer, out);
+			break;
+		case REQUEST_STAT:
+			on_stat_done(recipe, answer, out);
+			break;
+		case REQUEST_DELETE:
+			on_delete_done(recipe, answer, out);
+			break;
+		case REQUEST_REQUEUE:
+			on_requeue_done(recipe, answer, out);
+			break;
+		default:
+			break;				/* not answered, or not ours */
+	}
+}
+
+/* The same, or its watch has fired. */
+static void
+on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+{
+	switch (answer->event)
+	{
+		case REQUEST_DONE:
+			on_done(recipe, answer, out);
+			break;
+		case REQUEST_NODE_DELETED:
+			on_node_deleted(recipe, answer, out);
+			break;
+		case REQUEST_NODE_TOUCHED:
+			on_node_touched(recipe, answer, out);
+			break;
+	}
 }
 
 /*
@@ -1702,16 +1779,21 @@ on_mkdir_done(Recipe *recipe, const RecipeInput *in)
  *
  * Operations must be sent in the order given.  Their answers must come back in
  * the order sent, as ZooKeeper guarantees for a session; after RECIPE_EXPIRED
- * no answers of the ended session may come back.  "out" is overwritten; it
- * points into "in" and "recipe", so it is valid until either changes.
+ * no answers of the ended session may come back.  "answer" is that of
+ * RECIPE_ANSWER.  "out" is overwritten; it points into "answer" and "recipe",
+ * so it is valid until either changes.
  */
 void
-recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
+recipe_step(Recipe *recipe, RecipeEvent event, const RequestAnswer *answer,
+			RecipeOutput *out)
 {
 	memset(out, 0, sizeof(*out));
 
-	switch (in->event)
+	switch (event)
 	{
+		case RECIPE_ANSWER:
+			on_answer(recipe, answer, out);
+			break;
 		case RECIPE_RELEASE:
 			on_release(recipe, out);
 			break;
@@ -1720,92 +1802,17 @@ recipe_step(Recipe *recipe, const RecipeInput *in, RecipeOutput *out)
 		case RECIPE_WATCH_QUEUE:
 		case RECIPE_SET_IN_USE:
 		case RECIPE_WATCH_REVOCATION:
-			on_owner_event(recipe, in, out);
-			break;
-		case RECIPE_MKDIR_DONE:
-			on_mkdir_done(recipe, in);
-			break;
-		case RECIPE_CREATE_DONE:
-			on_create_done(recipe, in, out);
-			break;
-		case RECIPE_CHILDREN_DONE:
-			on_children_done(recipe, in, out);
-			break;
-		case RECIPE_WATCH_DONE:
-			on_watch_done(recipe, in, out);
-			break;
-		case RECIPE_RMDIR_DONE:
-			on_rmdir_done(recipe, in, out);
-			break;
-		case RECIPE_SET_DONE:
-			on_set_done(recipe, in, out);
-			break;
-		case RECIPE_STAT_DONE:
-			on_stat_done(recipe, in, out);
-			break;
-		case RECIPE_DELETE_DONE:
-			on_delete_done(recipe, in, out);
-			break;
-		case RECIPE_REQUEUE_DONE:
-			on_requeue_done(recipe, in, out);
-			break;
-		case RECIPE_GET_DONE:
-		case RECIPE_CHECK_DONE:
-			break;				/* not ours */
-		case RECIPE_NODE_DELETED:
-			on_node_deleted(recipe, in, out);
-			break;
-		case RECIPE_NODE_TOUCHED:
-			on_node_touched(recipe, in, out);
+			on_owner_event(recipe, event, out);
 			break;
 		case RECIPE_READ_QUEUE:
 		case RECIPE_LOOK:
 		case RECIPE_RETRY:
-			on_due(recipe, in, out);
+			on_due(recipe, event, out);
 			break;
 		case RECIPE_EXPIRED:
 			on_expired(recipe, out);
 			break;
 	}
-}
-
-/*
- * recipe_event
- *		The event of a recipe for an answer or watch.
- *
- * Not for UNWATCH and DELETE_ORPHAN, which are not answered, nor for requests
- * that neither makes.
- */
-RecipeEvent
-recipe_event(const RequestAnswer *answer)
-{
-	static const RecipeEvent events[] = {
-		[REQUEST_MKDIR] = RECIPE_MKDIR_DONE,
-		[REQUEST_MKDIRS] = RECIPE_MKDIR_DONE,
-		[REQUEST_CREATE] = RECIPE_CREATE_DONE,
-		[REQUEST_CHILDREN] = RECIPE_CHILDREN_DONE,
-		[REQUEST_SEARCH] = RECIPE_CHILDREN_DONE,
-		[REQUEST_SYNC] = RECIPE_CHILDREN_DONE,
-		[REQUEST_LIST] = RECIPE_CHILDREN_DONE,
-		[REQUEST_WATCH] = RECIPE_WATCH_DONE,
-		[REQUEST_GET] = RECIPE_GET_DONE,
-		[REQUEST_SET] = RECIPE_SET_DONE,
-		[REQUEST_STAT] = RECIPE_STAT_DONE,
-		[REQUEST_DELETE] = RECIPE_DELETE_DONE,
-		[REQUEST_REQUEUE] = RECIPE_REQUEUE_DONE,
-		[REQUEST_RMDIR] = RECIPE_RMDIR_DONE
-	};
-
-	switch (answer->event)
-	{
-		case REQUEST_NODE_DELETED:
-			return RECIPE_NODE_DELETED;
-		case REQUEST_NODE_TOUCHED:
-			return RECIPE_NODE_TOUCHED;
-		case REQUEST_DONE:
-			break;
-	}
-	return events[answer->kind];
 }
 
 /* Was the delete of our node refused?  It is to be retried. */

@@ -37,6 +37,8 @@ typedef enum RecipeState
 
 typedef enum RecipeEvent
 {
+	RECIPE_ANSWER,				/* a request of ours has been answered, or its
+								 * watch has fired */
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_REQUEUE,				/* give up the lock, and queue again */
 	RECIPE_READ_QUEUE,			/* read it again, while behind others */
@@ -45,36 +47,11 @@ typedef enum RecipeEvent
 	RECIPE_WATCH_QUEUE,			/* report when any contender is behind us */
 	RECIPE_SET_IN_USE,			/* write that we use the lock */
 	RECIPE_WATCH_REVOCATION,	/* watch our own node for a revocation */
-	RECIPE_MKDIR_DONE,
-	RECIPE_CREATE_DONE,
-	RECIPE_CHILDREN_DONE,
-	RECIPE_WATCH_DONE,
-	RECIPE_GET_DONE,
-	RECIPE_SET_DONE,
-	RECIPE_STAT_DONE,
-	RECIPE_DELETE_DONE,
-	RECIPE_REQUEUE_DONE,
-	RECIPE_RMDIR_DONE,
-	RECIPE_CHECK_DONE,
-	RECIPE_NODE_DELETED,		/* a watch fired: the node is gone */
-	RECIPE_NODE_TOUCHED,		/* a watch fired for another reason */
 	RECIPE_LOOK,				/* look at what we watch: its event may have
 								 * been lost */
 	RECIPE_RETRY,				/* retry what was refused, or LATE */
 	RECIPE_EXPIRED				/* the session ended, and our node with it */
 } RecipeEvent;
-
-typedef struct RecipeInput
-{
-	RecipeEvent event;
-	RequestAnswer answer;		/* of the *_DONE events; of watches "serial" */
-	int32_t		next;			/* CREATE_DONE: this number, like 0, owns the
-								 * lock with nothing read */
-	const uint8_t *sibling;		/* CHECK_WRITERS, WATCH_QUEUE: UUID of this
-								 * instance's other contender, or NULL */
-	bool		orphan;			/* WATCH_DONE, STAT_DONE: of our session, but
-								 * no contender's */
-} RecipeInput;
 
 /* Reports for the slot, as bits: a step can have several. */
 #define RECIPE_REPORT_CREATED		(1 << 0)	/* recipe->sequence is known */
@@ -167,6 +144,11 @@ typedef struct Recipe
 	uint32_t	comers_list;	/* serial of the list that shows who has come,
 								 * or 0 */
 	bool		others;			/* another kind of client was in the queue */
+	int32_t		next;			/* this number, like 0, owns the lock with
+								 * nothing read; set before the answer to a
+								 * create */
+	bool		orphan;			/* the predecessor is of our session, but no
+								 * contender's; set before its answer */
 	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
 								 * or 0 */
 	char	   *writer;			/* OWNER: the first one behind us that it has
@@ -207,9 +189,9 @@ extern void recipe_resume_requeued(Recipe *recipe,
 								   const uint8_t uuid[ZNODE_UUID_BYTES],
 								   ZnodeKind kind, bool wanted,
 								   int32_t sequence, RecipeOutput *out);
-extern void recipe_step(Recipe *recipe, const RecipeInput *in,
-						RecipeOutput *out);
-extern RecipeEvent recipe_event(const RequestAnswer *answer);
+extern void recipe_set_sibling(Recipe *recipe, const uint8_t *uuid);
+extern void recipe_step(Recipe *recipe, RecipeEvent event,
+						const RequestAnswer *answer, RecipeOutput *out);
 extern bool recipe_is_stuck(const Recipe *recipe);
 extern bool recipe_is_leaving(const Recipe *recipe);
 extern const char *recipe_state_name(RecipeState state);

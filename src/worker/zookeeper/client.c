@@ -65,12 +65,12 @@
 
 #include "core/lock/znode.h"
 #include "core/mutation.h"
-#include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/security.h"
 
 /*
  * How long a handshake may take: the larger of a fixed time and a part of a
@@ -92,8 +92,7 @@ typedef struct Opening
 	int			timeout_ms;
 	char	   *tls;			/* or NULL */
 	const struct SaslParams *sasl;	/* or NULL */
-	bool		resumes;		/* the session "id" */
-	clientid_t	id;
+	clientid_t	id;				/* of the session to resume, or 0 */
 } Opening;
 
 Client		client;
@@ -614,7 +613,7 @@ make_handle(void)
 {
 	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
 	InitSasl	init_sasl = (InitSasl) zookeeper_init_sasl;
-	const clientid_t *id = opening.resumes ? &opening.id : NULL;
+	const clientid_t *id = opening.id.client_id ? &opening.id : NULL;
 	zhandle_t  *handle;
 
 	if (opening.sasl != NULL)
@@ -770,21 +769,18 @@ start_thread(void *(*function) (void *))
 
 /*
  * client_open
- *		Begin to make a handle that connects to the session "id", or to a
- *		new one if that is NULL.
+ *		Begin to make a handle that connects to the session "key", or to a
+ *		new one if its ID is 0.
  *
- * "timeout_ms" is requested of the server.  "tls" names the files for an
- * encrypted connection, as tls_files() does; "sasl" is from sasl_params().  At
- * least one of them is NULL.  With "creator_acl" our znodes are accessible
- * with our credentials only, otherwise to everybody.  If the library cannot
- * make a handle, there is a CLIENT_EVENT_CLOSED.  Errors: 53200; as for
- * start_thread().
+ * With zklock.acl = creator our znodes are accessible with our credentials
+ * only, otherwise to everybody.  If the library cannot make a handle, there is
+ * a CLIENT_EVENT_CLOSED.  Errors: 53200; as for start_thread().
  */
 void
-client_open(const char *servers, int timeout_ms, const char *tls,
-			const struct SaslParams *sasl, const clientid_t *id,
-			bool creator_acl)
+client_open(const char *servers, const SessionKey *key)
 {
+	const char *tls = tls_files();
+
 	Assert(client.state == CLIENT_CLOSED);
 	free(opening.servers);
 	free(opening.tls);
@@ -792,14 +788,14 @@ client_open(const char *servers, int timeout_ms, const char *tls,
 	if ((opening.servers = strdup(servers)) == NULL ||
 		(tls != NULL && (opening.tls = strdup(tls)) == NULL))
 		report_out_of_memory();
-	opening.timeout_ms = timeout_ms;
-	opening.sasl = sasl;
-	opening.resumes = id != NULL;
-	if (id != NULL)
-		opening.id = *id;
+	opening.timeout_ms = zklock_session_timeout;
+	opening.sasl = sasl_params();
+	opening.id.client_id = key->client_id;
+	memcpy(opening.id.passwd, key->passwd, sizeof(opening.id.passwd));
 
-	node_acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	may_be_refused = sasl != NULL;
+	node_acl = zklock_acl == ZK_ACL_CREATOR ?
+		&ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+	may_be_refused = opening.sasl != NULL;
 	client.state = CLIENT_OPENING;	/* no other thread reads it yet */
 	start_thread(open_handle);
 }

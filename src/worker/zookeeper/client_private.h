@@ -17,8 +17,7 @@
 
 #include "core/request.h"
 #include "lib/ilist.h"
-
-struct SaslParams;				/* security.c */
+#include "worker/zookeeper/session_file.h"
 
 /*
  * In place of one of ZOO_ERRORS: another operation of the batch has failed; the
@@ -134,9 +133,7 @@ operation_parts(const Operation *op)
 }
 
 extern int	client_init(void);
-extern void client_open(const char *servers, int timeout_ms,
-						const char *tls, const struct SaslParams *sasl,
-						const clientid_t *id, bool creator_acl);
+extern void client_open(const char *servers, const SessionKey *key);
 extern bool client_hangs(void);
 extern void client_close(void);
 extern void client_await_closed(int64 until_ms);

@@ -44,6 +44,15 @@
  * library sends one to remove watches only for a watch that it has; so one is
  * set before, on the topmost znode.
  *
+ * Credentials (zklock.auth).  The directories of our contenders and, with
+ * zklock.acl = creator, the contenders too, belong to their creator's
+ * credentials: with others we could not even delete them.  So the session
+ * continues to present the credentials that it began with, together with the
+ * new ones, while there are contenders, and with zklock.acl = creator until
+ * %clusters and our znode in it have an ACL for both (fleet.c).  Then the next
+ * worker resumes it with the new ones only: credentials belong to a
+ * connection, and cannot be withdrawn from it.
+ *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
  * answer; a session with an impossible ID or timeout ends the worker.
@@ -139,8 +148,7 @@ static struct
 	ClientEvent *delivered;		/* the source of the last event, or NULL */
 
 	/* the connection */
-	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
-	const char *next_auth;		/* ... and the next one to be sent, or "" */
+	const char *next_auth;		/* of "auths", to be sent; or "" */
 	const Operation *sync_check;	/* the latest, while it is out; or NULL */
 	bool		checked;		/* the server has answered it, */
 	bool		synced;			/* and lacks nothing */
@@ -161,6 +169,9 @@ static struct
 	ZkSessionInfo info;			/* as last published by session_write() */
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
+
+/* What the session presents, in the form of session_write_auths(). */
+static char auths[ZK_AUTHS_SIZE];
 
 static const struct
 {
@@ -262,39 +273,6 @@ session_init(void)
 	ourselves = session_add_owner(NULL, NULL);
 	flight_init();
 	return client_init();
-}
-
-/*
- * session_open
- *		Begin to connect to the session that "options" names, or to a new
- *		one.  The session must be closed.
- *
- * SESSION_FAILED is delivered if the library cannot begin (for example, cannot
- * resolve any server's name); SESSION_MESSAGE may explain it.  Errors: as for
- * client_open().
- */
-void
-session_open(const SessionOptions *options)
-{
-	const char *servers = options->servers;
-	clientid_t	id;
-
-	flight.chroot_len = strlen(servers) - strcspn(servers, "/");
-	memcpy(session.auths, options->auths, sizeof(session.auths));
-	session.next_auth = session.auths;
-
-	lease_begin(&session.lease, zk_now_ms());
-	session.lease.until = options->lease_until;
-	session.first_timeout_ms = options->first_timeout;
-	session.proved_ticket = options->ticket;
-	if (options->probed)
-		features.next = PROBE_NONE;
-
-	id.client_id = options->client_id;
-	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
-	client_open(servers, options->timeout,
-				options->tls, options->sasl,
-				id.client_id != 0 ? &id : NULL, options->creator_acl);
 }
 
 /*
@@ -480,12 +458,22 @@ send_sync_check(void)
 	session.sync_check = flight_send_alone(ourselves, &check);
 }
 
+/*
+ * Is an answer to come before anything else is sent?  That to a sync check is
+ * not if a mutation has made the session synced without it.
+ */
+static bool
+is_waiting(void)
+{
+	return flight_is_out() && !(session.synced && session.sync_check != NULL);
+}
+
 /* Would session_flush() send what is submitted now? */
 bool
 session_ready(void)
 {
 	return client.handle != NULL && client.connected &&
-		session.synced && !flight_is_out() &&
+		session.synced && !is_waiting() &&
 		zk_now_ms() >= flight.resend_ms;
 }
 
@@ -505,7 +493,7 @@ session_flush(void)
 	if (client.handle == NULL)
 		return 0;
 	again_ms = lease_turn(&session.lease, lease_timeout_ms(), now_ms);
-	if (!client.connected || flight_is_out())
+	if (!client.connected || is_waiting())
 		return again_ms;
 	if (now_ms < flight.resend_ms)
 		return zk_earlier(again_ms, flight.resend_ms);
@@ -1146,16 +1134,6 @@ is_settled(void)
 	return status_is_alive() || session_is_open();
 }
 
-/* The chroot of the session to be opened. */
-const char *
-status_settle_chroot(void)
-{
-	if (!is_settled())
-		strlcpy(current.info.chroot, chroot_of(zklock_servers),
-				sizeof(current.info.chroot));
-	return current.info.chroot;
-}
-
 /* The chroot of the session, whether open yet or not. */
 const char *
 status_chroot(void)
@@ -1177,9 +1155,136 @@ status_chroot_changed(void)
 		strcmp(current.info.chroot, chroot_of(zklock_servers)) != 0;
 }
 
+/*
+ * session_open
+ *		Begin to connect: to "other", a session to be closed, unless that is
+ *		NULL; else to the session that is published, or to a new one.
+ *
+ * The session must be closed, and auths_collect() have been called.
+ * SESSION_FAILED is delivered if the library cannot begin (for example, cannot
+ * resolve any server's name); SESSION_MESSAGE may explain it.  Errors: as for
+ * client_open().
+ */
+void
+session_open(const SessionKey *other)
+{
+	ZkSessionInfo *info = &current.info;
+	SessionKey	key = {.client_id = info->client_id};
+	bool		resumes = other == NULL && info->client_id != 0;
+	int64		now_ms = zk_now_ms();
+
+	memcpy(key.passwd, info->passwd, sizeof(key.passwd));
+	if (!is_settled())
+		strlcpy(info->chroot, chroot_of(zklock_servers), sizeof(info->chroot));
+	flight.chroot_len = strlen(info->chroot);
+	session.next_auth = auths;
+
+	/* a shorter timeout counts from when the server learns of it */
+	if (resumes && zklock_session_timeout < info->timeout)
+		lease_shorten(now_ms + zklock_session_timeout -
+					  zklock_session_timeout / 20);
+	lease_begin(&session.lease, now_ms);
+	session.lease.until = resumes ? lease_read_ms() : 0;
+	session.first_timeout_ms = resumes ? info->first_timeout : 0;
+	session.proved_ticket = proof_latest();
+	if (resumes && info->probed)
+		features.next = PROBE_NONE;
+	client_open(psprintf("%s%s", servers_for_library(zklock_servers),
+						 info->chroot), other ? other : &key);
+}
+
 /* Is the session to end, so that no contender is begun? */
 bool
 status_is_ending(void)
 {
 	return current.closing || status_chroot_changed();
+}
+
+static char *
+find_auth(const char *auth)
+{
+	for (char *known = auths; known[0] != '\0'; known += strlen(known) + 1)
+		if (strcmp(known, auth) == 0)
+			return known;
+	return NULL;
+}
+
+static void
+forget_auth(char *auth)
+{
+	size_t		len = strlen(auth) + 1;
+
+	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
+}
+
+/* Begin with what the previous worker presented. */
+void
+auths_attach(void)
+{
+	session_read_auths(auths);
+}
+
+/*
+ * auths_collect
+ *		Add zklock.auth to the credentials to be presented; the others are
+ *		dropped if there is no session, or if they are not needed because
+ *		there are no contenders.
+ */
+void
+auths_collect(bool needed)
+{
+	size_t		need = strlen(zklock_auth) + 1;
+	char	   *end = auths;
+
+	if (!status_is_alive() || !needed)
+		memset(auths, 0, sizeof(auths));
+	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
+	{
+		for (;;)
+		{
+			for (end = auths; end[0] != '\0'; end += strlen(end) + 1)
+				;
+			if (end + need < auths + sizeof(auths))
+				break;
+			forget_auth(auths); /* the oldest of many */
+		}
+		memcpy(end, zklock_auth, need);
+		end[need] = '\0';
+	}
+	session_write_auths(auths);
+}
+
+/* Does the session present more than one credential? */
+bool
+auths_are_several(void)
+{
+	return auths[0] != '\0' && auths[strlen(auths) + 1] != '\0';
+}
+
+/* Does the session present credentials that are not zklock.auth's? */
+bool
+auths_are_old(void)
+{
+	if (!status_is_alive())
+		return false;
+	for (const char *auth = auths; auth[0] != '\0'; auth += strlen(auth) + 1)
+		if (strcmp(auth, zklock_auth) != 0)
+			return true;
+	return false;
+}
+
+/*
+ * auths_forget_refused
+ *		ZooKeeper has refused zklock.auth: let the next worker present the
+ *		others.
+ */
+void
+auths_forget_refused(void)
+{
+	char	   *refused = find_auth(zklock_auth);
+
+	if (refused == NULL)
+		return;
+	forget_auth(refused);
+	session_write_auths(auths);
 }

@@ -213,8 +213,8 @@ SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server
 	'-DZKLOCK_VERSION="$(EXTVERSION)"'
 # Functions of zklock that tell a checker when they are called.
 SIM_WRAPPED = waits_scan session_write lease_write lease_shorten proc_lose \
-	lifecycle_end_restored proof_ask flight_init session_flush \
-	client_send_check deadlock_request wake_timeout claim_renew \
+	lifecycle_end_restored proof_ask session_flush \
+	flight_send_alone deadlock_request wake_timeout claim_renew \
 	directory_leave directory_next
 SIM_LIBS = $(addprefix $(pkglibdir)/,libpgcommon_shlib.a libpgport_shlib.a)
 

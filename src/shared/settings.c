@@ -263,8 +263,7 @@ find_sasl_problem(const char *value)
 {
 	if (value[0] == '\0' ||
 		(zookeeper_init_sasl != NULL &&
-		 zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL &&
-		 sasl_set_mutex != NULL))
+		 zoo_sasl_make_basic_callbacks != NULL && sasl_client_init != NULL))
 		return NULL;
 	return ZK_LIBRARY_LACKS "SASL.";
 }

@@ -102,9 +102,6 @@ extern void *zoo_sasl_make_basic_callbacks(const char *user, const char *realm,
 
 /* Symbols of libsasl2, if it is loaded. */
 extern int	sasl_client_init(const void *callbacks) __attribute__((weak));
-extern void sasl_set_mutex(void *(*allocate) (void), int (*lock) (void *),
-						   int (*unlock) (void *),
-						   void (*dispose) (void *)) __attribute__((weak));
 
 extern void settings_define(void);
 extern int64 handoff_quantum_us(void);

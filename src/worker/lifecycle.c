@@ -348,56 +348,21 @@ settings_are_wrong(void)
 	return true;
 }
 
-/* Which session to attach to, if any, and how. */
-static void
-resume_options(SessionOptions *options)
-{
-	const ZkSessionInfo *info = status();
-
-	if (has_old_session())
-	{
-		options->client_id = lifecycle.old.client_id;
-		memcpy(options->passwd, lifecycle.old.passwd, ZK_PASSWD_SIZE);
-	}
-	if (options->client_id != 0 || info->client_id == 0)
-		return;
-
-	/* a shorter timeout counts from when the server learns of it */
-	if (options->timeout < info->timeout)
-		lease_shorten(zk_now_ms() + options->timeout - options->timeout / 20);
-	options->client_id = info->client_id;
-	memcpy(options->passwd, info->passwd, sizeof(options->passwd));
-	options->lease_until = lease_read_ms();
-	options->first_timeout = info->first_timeout;
-	options->probed = info->probed;
-}
-
 /* Begin to connect, if there is no connection and it is time. */
 static void
 open_session(void)
 {
-	SessionOptions options;
 	bool		several = auths_are_several();
 
 	if (!session_is_closed() || zk_now_ms() < lifecycle.reopen_at_ms ||
 		settings_are_wrong())
 		return;
 
-	memset(&options, 0, sizeof(options));
-	options.servers = psprintf("%s%s", servers_for_library(zklock_servers),
-							   status_settle_chroot());
-	options.timeout = zklock_session_timeout;
-	options.auths = auths_collect(zklock_acl == ZK_ACL_CREATOR ||
-								   contenders_count() > 0);
-	options.tls = tls_files();
-	options.sasl = sasl_params();
+	auths_collect(zklock_acl == ZK_ACL_CREATOR || contenders_count() > 0);
 	if (several && !auths_are_several())
 		fleet_drop_auths();
 	refusal_reported = false;
-	options.creator_acl = zklock_acl == ZK_ACL_CREATOR;
-	options.ticket = proof_latest();
-	resume_options(&options);
-	session_open(&options);
+	session_open(has_old_session() ? &lifecycle.old : NULL);
 
 	/* a failed attempt stays published until this one gets further */
 	if (lifecycle.reopen_at_ms == 0)

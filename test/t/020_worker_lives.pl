@@ -352,9 +352,8 @@ note sprintf('locks were free %s ms after the first connection was accepted, wit
 	$a->start;
 	wait_connected($a);
 	is(sql($a, "SELECT zk_try_lock('x')")->{out}, 't', 'a directory in its place: all works');
-	$a->wait_for_log(qr/could not rename file "pgsql_tmp\.zklock_session\.new"/);
+	$a->wait_for_log(qr/could not write file "pgsql_tmp\.zklock_session"/);
 	$a->stop;
-	ok(!-e "$file.new", 'nothing is left');
 	system_or_bail('rm', '-r', $file);
 	$a->start;
 	wait_connected($a);

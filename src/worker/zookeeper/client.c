@@ -3,10 +3,10 @@
  * client.c
  *		libzookeeper_mt: its threads, and the queue of events.
  *
- * Each handle of the library has two threads of its own, in which the library
+ * The handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
- * appends it to its client's queue of events, and wakes the main thread.  Code
+ * appends it to the queue of events, and wakes the main thread.  Code
  * that runs in other threads is only in this file, fault.c and security.c,
  * where comments mark it.
  *
@@ -16,8 +16,9 @@
  * does it.  That thread starts with the same signals blocked as the library's
  * (fault.c), and then ends.  The main thread has no handle meanwhile.  Events
  * of a handle are not delivered before the main thread has the handle, and are
- * dropped once it has given the handle up, except the last
- * (CLIENT_EVENT_CLOSED).  A handle that is no longer wanted when it has been
+ * dropped once it has given the handle up, except lines of the library's log
+ * and the last event (CLIENT_EVENT_CLOSED), behind which another handle may be
+ * made.  A handle that is no longer wanted when it has been
  * made is closed by the same thread.  A process that ends waits for none of
  * these threads.
  *
@@ -25,29 +26,24 @@
  * callback fills in.  So it must not be freed between the request and the
  * answer, unless the handle is closed.
  *
- * Locking.  event_lock, one for the process, guards the last four fields of
- * each Client (passed, queue, queue_end, answers_left), the static
- * event_dropped, and the end of CLIENT_OPENING, which the thread that makes
- * the handle checks; otherwise a state belongs to the main thread.  The lock
- * is held for a few assignments, and not while the eventfd is read or written.
- * No thread waits for another lock under it, and no PostgreSQL error leaves it
- * held.  The main thread never takes init_ssl_lock, under which handles with
- * TLS are made one by one.  The contents of a ClientEvent, an Operation or a
+ * Locking.  event_lock guards the static variables below it, and the end of
+ * CLIENT_OPENING, which the thread that makes the handle checks; otherwise the
+ * state belongs to the main thread.  The lock is held for a few assignments,
+ * and not while the eventfd is read or written.  No PostgreSQL error leaves it
+ * held.  "opening" is set before the thread that reads it starts, and not again
+ * before the handle is closed.  The contents of a ClientEvent, an Operation or a
  * Multi belong to the library's threads from the request until the callback
  * has queued it, and to the main thread otherwise.  To free such memory
  * earlier, the main thread closes the handle first and waits for
  * CLIENT_EVENT_CLOSED.
  *
- * The main loop waits on one eventfd for all clients.  The events that wake
- * the main thread are written to it after they have been queued: each notice,
- * and an answer if it is the last of its flight, since nothing can be sent
- * before, or if the flight marked it ("wakes").  The loop reads the eventfd
- * first (client_reset_wake) and then takes from all queues until each was seen
- * empty.  So events whose write has been read are in a queue that has yet to
- * be checked, and all others end the next wait at once.
- *
- * The library's log callback does not know the handle.  Its lines have a queue
- * of their own, that of log_client, which never has a handle.
+ * The main loop waits on an eventfd.  The events that wake the main thread are
+ * written to it after they have been queued: each notice, and an answer if it
+ * is the last of its flight, since nothing can be sent before, or if the flight
+ * marked it ("wakes").  The loop reads the eventfd first (client_reset_wake)
+ * and then takes from the queue until it was seen empty.  So events whose write
+ * has been read are in the queue that has yet to be checked, and all others end
+ * the next wait at once.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  flight.c has one
@@ -69,12 +65,12 @@
 
 #include "core/lock/znode.h"
 #include "core/mutation.h"
-#include "core/reason.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
 #include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/security.h"
 
 /*
  * How long a handshake may take: the larger of a fixed time and a part of a
@@ -86,22 +82,41 @@
 /* More than a sequence number can add to a path. */
 #define SEQUENCE_SIZE		32
 
-/* The code for an answer that makes no sense: as if none had come. */
-#define UNACKNOWLEDGED		ZCONNECTIONLOSS
-
 /* More than the size of a handle of the library. */
 #define NO_HANDLE_SIZE			(64 * 1024)
 
+/* What a handle is made of, for the thread that makes it. */
+typedef struct Opening
+{
+	char	   *servers;
+	int			timeout_ms;
+	char	   *tls;			/* or NULL */
+	const struct SaslParams *sasl;	/* or NULL */
+	clientid_t	id;				/* of the session to resume, or 0 */
+} Opening;
+
+Client		client;
+
 static int	wake_fd = -1;
-static Client log_client;		/* has the lines of the library's log */
+static Opening opening;
+static const struct ACL_vector *node_acl;	/* of created nodes */
+static int64 handshake_since_ms;	/* as of zk_now_ms(); 0: not in one */
+static bool may_be_refused;		/* SASL may fail, which the library does not
+								 * report */
+static ClientEvent *taken = NULL;	/* taken from the queue, not delivered yet */
+
+/* For the library's thread that delivers answers: see callback_parent(). */
+static int	parents_code;
 
 /* Shared with the library's threads, under event_lock. */
 static pthread_mutex_t event_lock = PTHREAD_MUTEX_INITIALIZER;
+static zhandle_t *passed = NULL;	/* from the thread that opened it, or to the
+									 * one that closes it */
+static ClientEvent *queue = NULL;
+static ClientEvent **queue_end = &queue;
+static int	answers_left = 0;	/* unanswered operations of the flight */
 static bool event_dropped = false;	/* out of memory in a callback; the woken
 									 * main thread reads it without the lock */
-
-/* Held by a thread in zookeeper_init_ssl(), which uses strtok(). */
-static pthread_mutex_t init_ssl_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static __thread bool in_multi = false;	/* this thread is in zoo_amulti() */
 
@@ -114,13 +129,6 @@ static bool left_open = false;	/* a handle that could not be closed */
 static const zhandle_t *no_handle = NULL;
 static bool asked_for_none = false;
 
-/* A request that changes nothing, but goes through the leader as a write. */
-typedef struct Barrier
-{
-	zoo_op_result_t checked;
-	int			code;			/* ZOO_ERRORS */
-} Barrier;
-
 /* Operations that succeed or fail together: a group or a batch. */
 typedef struct Multi
 {
@@ -129,18 +137,6 @@ typedef struct Multi
 	zoo_op_result_t *results;
 	Operation  *ops[FLEXIBLE_ARRAY_MEMBER]; /* NULL: the next one's */
 } Multi;
-
-/* For the thread that makes a handle; malloc'd, with its strings. */
-typedef struct Opening
-{
-	Client	   *client;
-	char	   *servers;
-	int			timeout_ms;
-	char	   *tls;			/* or NULL */
-	const struct SaslParams *sasl;	/* or NULL */
-	bool		resumes;		/* the session "id" */
-	clientid_t	id;
-} Opening;
 
 /* zookeeper_init_ssl(), which zookeeper.h declares only if built so. */
 typedef zhandle_t *(*InitSsl) (const char *servers, const char *files,
@@ -184,25 +180,24 @@ wake_main(void)
 }
 
 /*
- * Append "count" events, chained from the first to the last, to their client's
- * queue.  The main thread calls this, too, if the library rejects the
- * operations that the events are to answer.
+ * Append "count" events, chained from the first to the last, to the queue.  The
+ * main thread calls this, too, if the library rejects the operations that the
+ * events are to answer.
  */
 static void
 post_events(ClientEvent *first, ClientEvent *last, int count)
 {
-	Client	   *client = first->client;
 	bool		wakes = true;
 	static unsigned answers = 0;
 
 	pthread_mutex_lock(&event_lock);
 	last->next = NULL;
-	*client->queue_end = first;
-	client->queue_end = &last->next;
+	*queue_end = first;
+	queue_end = &last->next;
 	if (first->kind == CLIENT_EVENT_ANSWER)
 	{
-		client->answers_left -= count;
-		wakes = client->answers_left <= 0 || ((Operation *) first)->wakes;
+		answers_left -= count;
+		wakes = answers_left <= 0 || ((Operation *) first)->wakes;
 		if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
 			wakes = false;
 	}
@@ -213,7 +208,7 @@ post_events(ClientEvent *first, ClientEvent *last, int count)
 
 /* Post an event that answers no operation. */
 static void
-post_notice(Client *client, ClientEventKind kind, int code, const char *string)
+post_notice(ClientEventKind kind, int code, const char *string)
 {
 	ClientEvent *event = calloc(1, sizeof(ClientEvent));
 
@@ -224,7 +219,6 @@ post_notice(Client *client, ClientEventKind kind, int code, const char *string)
 	}
 	if (event)
 	{
-		event->client = client;
 		event->kind = kind;
 		event->code = code;
 		post_events(event, event, 1);
@@ -250,22 +244,8 @@ post_answer(Operation *op, int code)
 }
 
 /*
- * The first request on a connection has been answered, or not.  The library
- * does not log why the server has refused it, only that it closes the
- * connection.
- */
-void
-client_answer_sync_check(int rc, const void *data)
-{
-	if (rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
-		post_notice((Client *) data, CLIENT_EVENT_MESSAGE, 0,
-					REASON_UNWELCOME);
-	post_notice((Client *) data, CLIENT_EVENT_SYNC_CHECKED, rc, NULL);
-}
-
-/*
  * Callbacks for the answers to operations.  "data" is the Operation; of
- * callback_barrier() the Barrier, of callback_multi() the Multi.
+ * callback_multi() the Multi.
  *
  * What the library delivers is not trusted: a missing string or an impossible
  * code counts as a lost answer.
@@ -340,26 +320,22 @@ callback_create(int rc, const char *value, const struct Stat *stat,
 }
 
 /*
- * A parent of a directory is answered just before the directory; "data" is the
- * Client.  One that is missing has been collected meanwhile, but for the
- * topmost one, which is missing if the chroot is.
+ * A parent of a directory is answered just before the directory.  One that is
+ * missing has been collected meanwhile, but for the topmost one, which is
+ * missing if the chroot is.
  */
 static void
 callback_parent(int rc, const char *value pg_attribute_unused(),
-				const void *data)
+				const void *data pg_attribute_unused())
 {
-	Client	   *client = (Client *) data;
-
-	if (client->parents_code == ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
-		client->parents_code = code_of(rc);
+	if (parents_code == ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
+		parents_code = code_of(rc);
 }
 
 static void
 callback_topmost(int rc, const char *value, const void *data)
 {
-	Client	   *client = (Client *) data;
-
-	client->parents_code = rc == ZNONODE ? rc : ZOK;
+	parents_code = rc == ZNONODE ? rc : ZOK;
 	callback_parent(rc, value, data);
 }
 
@@ -367,19 +343,8 @@ callback_topmost(int rc, const char *value, const void *data)
 static void
 callback_directory(int rc, const char *value, const void *data)
 {
-	Operation  *op = (Operation *) data;
-
-	op->parents_code = op->event.client->parents_code;
+	((Operation *) data)->parents_code = parents_code;
 	callback_string(rc, value, data);
-}
-
-/* The barrier before an operation is answered before it. */
-static void
-callback_barrier(int rc, const void *data)
-{
-	Barrier    *barrier = (Barrier *) data;
-
-	barrier->code = rc;
 }
 
 /*
@@ -429,26 +394,14 @@ copy_children(Operation *op, const struct String_vector *strings)
 	return true;
 }
 
-/* What was read behind a failed barrier does not count. */
-static int
-behind_barrier(const Operation *op, int rc)
-{
-	if ((rc == ZOK || rc == ZNONODE) &&
-		op->barrier && !client_is_leaders(op->barrier->code))
-		return UNACKNOWLEDGED;
-	return rc;
-}
-
 static void
 callback_strings(int rc, const struct String_vector *strings,
 				 const void *data)
 {
 	Operation  *op = (Operation *) data;
-	int			code;
+	int			code = code_of(rc);
 
 	op->read = rc == ZOK;
-	rc = behind_barrier(op, rc);
-	code = code_of(rc);
 	if (rc == ZOK && !list_is_whole(strings))
 		code = UNACKNOWLEDGED;
 	else if (rc == ZOK && strings->count > 0 && !copy_children(op, strings))
@@ -497,11 +450,9 @@ callback_data(int rc, const char *value, int value_len,
 			  const struct Stat *stat, const void *data)
 {
 	Operation  *op = (Operation *) data;
-	int			code;
+	int			code = code_of(rc);
 
 	op->read = rc == ZOK;
-	rc = behind_barrier(op, rc);
-	code = code_of(rc);
 	op->answer.data_len = -1;
 	if (rc == ZOK && stat)
 		set_stat(op, stat);
@@ -608,15 +559,16 @@ callback_multi(int rc, const void *data)
 static void
 log_message(const char *message)
 {
-	post_notice(&log_client, CLIENT_EVENT_MESSAGE, 0, message);
+	post_notice(CLIENT_EVENT_MESSAGE, 0, message);
 }
 
 static void
 state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
-			  const char *path pg_attribute_unused(), void *ctx)
+			  const char *path pg_attribute_unused(),
+			  void *ctx pg_attribute_unused())
 {
 	if (type == ZOO_SESSION_EVENT)
-		post_notice(ctx, CLIENT_EVENT_STATE, state, NULL);
+		post_notice(CLIENT_EVENT_STATE, state, NULL);
 }
 
 /*
@@ -626,10 +578,11 @@ state_changed(zhandle_t *zh pg_attribute_unused(), int type, int state,
  */
 static void
 watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
-			int state pg_attribute_unused(), const char *path, void *ctx)
+			int state pg_attribute_unused(), const char *path,
+			void *ctx pg_attribute_unused())
 {
 	if (type != ZOO_SESSION_EVENT && path != NULL)
-		post_notice(ctx, CLIENT_EVENT_WATCH, type, path);
+		post_notice(CLIENT_EVENT_WATCH, type, path);
 }
 
 /*
@@ -656,32 +609,28 @@ is_unrecoverable(zhandle_t *zh)
 }
 
 static zhandle_t *
-make_handle(const Opening *opening)
+make_handle(void)
 {
 	InitSsl		init_ssl = (InitSsl) zookeeper_init_ssl;
 	InitSasl	init_sasl = (InitSasl) zookeeper_init_sasl;
-	const clientid_t *id = opening->resumes ? &opening->id : NULL;
+	const clientid_t *id = opening.id.client_id ? &opening.id : NULL;
 	zhandle_t  *handle;
 
-	if (opening->sasl != NULL)
-		handle = init_sasl(opening->servers, state_changed,
-						   opening->timeout_ms, id, opening->client,
-						   ZOO_NO_LOG_CLIENTENV, log_message, opening->sasl);
-	else if (opening->tls == NULL)
-		handle = zookeeper_init2(opening->servers, state_changed,
-								 opening->timeout_ms, id, opening->client,
+	if (opening.sasl != NULL)
+		handle = init_sasl(opening.servers, state_changed,
+						   opening.timeout_ms, id, NULL,
+						   ZOO_NO_LOG_CLIENTENV, log_message, opening.sasl);
+	else if (opening.tls == NULL)
+		handle = zookeeper_init2(opening.servers, state_changed,
+								 opening.timeout_ms, id, NULL,
 								 ZOO_NO_LOG_CLIENTENV, log_message);
 	else
-	{
-		pthread_mutex_lock(&init_ssl_lock);
-		handle = init_ssl(opening->servers, opening->tls, state_changed,
-						  opening->timeout_ms, id, opening->client,
+		handle = init_ssl(opening.servers, opening.tls, state_changed,
+						  opening.timeout_ms, id, NULL,
 						  ZOO_NO_LOG_CLIENTENV);
-		pthread_mutex_unlock(&init_ssl_lock);
-	}
 	if (handle == NULL)
 		return NULL;
-	if (opening->tls != NULL)
+	if (opening.tls != NULL)
 		zoo_set_log_callback(handle, log_message);
 
 	/* resolve names only to reconnect, not in every loop of the IO thread */
@@ -691,14 +640,14 @@ make_handle(const Opening *opening)
 
 /* Pass a new handle to the main thread; false if that no longer wants it. */
 static bool
-pass_handle(Client *client, zhandle_t *handle)
+pass_handle(zhandle_t *handle)
 {
 	bool		wanted;
 
 	pthread_mutex_lock(&event_lock);
-	wanted = client->state == CLIENT_OPENING;
+	wanted = client.state == CLIENT_OPENING;
 	if (wanted)
-		client->passed = handle;
+		passed = handle;
 	pthread_mutex_unlock(&event_lock);
 	if (wanted)
 		wake_main();
@@ -706,32 +655,25 @@ pass_handle(Client *client, zhandle_t *handle)
 }
 
 static void *
-open_handle(void *argument)
+open_handle(void *argument pg_attribute_unused())
 {
-	Opening    *opening = argument;
-	Client	   *client = opening->client;
-	zhandle_t  *handle = make_handle(opening);
+	zhandle_t  *handle = make_handle();
 	int			error = handle ? 0 : errno;
 
-	free(opening->servers);
-	free(opening->tls);
-	free(opening);
-	if (handle != NULL && pass_handle(client, handle))
+	if (handle != NULL && pass_handle(handle))
 		return NULL;
 	if (handle != NULL)
 		zookeeper_close(handle);
-	post_notice(client, CLIENT_EVENT_CLOSED, error, NULL);
+	post_notice(CLIENT_EVENT_CLOSED, error, NULL);
 	return NULL;
 }
 
 static void *
-close_handle(void *argument)
+close_handle(void *argument pg_attribute_unused())
 {
-	Client	   *client = argument;
-
-	zookeeper_close(client->passed);
-	client->passed = NULL;		/* the main thread has none until the event */
-	post_notice(client, CLIENT_EVENT_CLOSED, 0, NULL);
+	zookeeper_close(passed);
+	passed = NULL;				/* the main thread has none until the event */
+	post_notice(CLIENT_EVENT_CLOSED, 0, NULL);
 	return NULL;
 }
 
@@ -745,15 +687,9 @@ report_out_of_memory(void)
 			 errmsg("out of memory in the ZooKeeper client")));
 }
 
-/*
- * client_check
- *		Check that the library is alive and that no events were lost.
- *
- * Errors: FATAL if a thread of the library has been parked, or a handle could
- * not be closed; 53200 if a callback was out of memory.
- */
-void
-client_check(void)
+/* Check that the library is alive and that no events were lost. */
+static void
+check_library(void)
 {
 	fault_check();
 	if (left_open)
@@ -789,14 +725,14 @@ check_stand_ins(void)
 }
 
 /*
- * client_init_process
+ * client_init
  *		Prepare the process for handles; once.
  *
  * Returns the eventfd, which is readable when client_next_event() may have new
  * events since client_reset_wake().  Errors: as for any failing system call.
  */
 int
-client_init_process(void)
+client_init(void)
 {
 	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (wake_fd < 0)
@@ -804,8 +740,6 @@ client_init_process(void)
 				(errcode_for_socket_access(),
 				 errmsg("could not create eventfd: %m")));
 	fault_init(wake_fd);
-	client_init(&log_client);
-	log_client.state = CLIENT_OPEN;
 	check_stand_ins();
 
 	/* lower levels warn of every late wake-up on a loaded machine */
@@ -813,24 +747,16 @@ client_init_process(void)
 	return wake_fd;
 }
 
-/* Make an empty client, whose memory must last as long as the process. */
-void
-client_init(Client *client)
-{
-	memset(client, 0, sizeof(*client));
-	client->queue_end = &client->queue;
-}
-
 /* Errors: FATAL if there can be no thread, or as for fault_enter_library(). */
 static void
-start_thread(void *(*function) (void *), void *argument)
+start_thread(void *(*function) (void *))
 {
 	pthread_t	thread;
 	sigset_t	saved;
 	int			rc;
 
 	fault_enter_library(&saved);
-	rc = pthread_create(&thread, NULL, function, argument);
+	rc = pthread_create(&thread, NULL, function, NULL);
 	if (rc == 0)
 		pthread_detach(thread);
 	fault_leave_library(&saved);
@@ -843,39 +769,35 @@ start_thread(void *(*function) (void *), void *argument)
 
 /*
  * client_open
- *		Begin to make a handle that connects to the session "id", or to a
- *		new one if that is NULL.
+ *		Begin to make a handle that connects to the session "key", or to a
+ *		new one if its ID is 0.
  *
- * "timeout_ms" is requested of the server.  "tls" names the files for an
- * encrypted connection, as tls_files() does; "sasl" is from sasl_params().  At
- * least one of them is NULL.  With "creator_acl" our znodes are accessible
- * with our credentials only, otherwise to everybody.  If the library cannot
- * make a handle, there is a CLIENT_EVENT_CLOSED.  Errors: 53200; as for
- * start_thread().
+ * With zklock.acl = creator our znodes are accessible with our credentials
+ * only, otherwise to everybody.  If the library cannot make a handle, there is
+ * a CLIENT_EVENT_CLOSED.  Errors: 53200; as for start_thread().
  */
 void
-client_open(Client *client, const char *servers, int timeout_ms,
-			const char *tls, const struct SaslParams *sasl,
-			const clientid_t *id, bool creator_acl)
+client_open(const char *servers, const SessionKey *key)
 {
-	Opening    *opening = calloc(1, sizeof(Opening));
+	const char *tls = tls_files();
 
-	Assert(client->state == CLIENT_CLOSED);
-	if (opening == NULL ||
-		(opening->servers = strdup(servers)) == NULL ||
-		(tls != NULL && (opening->tls = strdup(tls)) == NULL))
+	Assert(client.state == CLIENT_CLOSED);
+	free(opening.servers);
+	free(opening.tls);
+	memset(&opening, 0, sizeof(opening));
+	if ((opening.servers = strdup(servers)) == NULL ||
+		(tls != NULL && (opening.tls = strdup(tls)) == NULL))
 		report_out_of_memory();
-	opening->client = client;
-	opening->timeout_ms = timeout_ms;
-	opening->sasl = sasl;
-	opening->resumes = id != NULL;
-	if (id != NULL)
-		opening->id = *id;
+	opening.timeout_ms = zklock_session_timeout;
+	opening.sasl = sasl_params();
+	opening.id.client_id = key->client_id;
+	memcpy(opening.id.passwd, key->passwd, sizeof(opening.id.passwd));
 
-	client->acl = creator_acl ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	client->may_be_refused = sasl != NULL;
-	client->state = CLIENT_OPENING; /* no other thread reads it yet */
-	start_thread(open_handle, opening);
+	node_acl = zklock_acl == ZK_ACL_CREATOR ?
+		&ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+	may_be_refused = opening.sasl != NULL;
+	client.state = CLIENT_OPENING;	/* no other thread reads it yet */
+	start_thread(open_handle);
 }
 
 /*
@@ -883,14 +805,14 @@ client_open(Client *client, const char *servers, int timeout_ms,
  * "otherwise".
  */
 static void
-take_handle(Client *client, ClientState otherwise)
+take_handle(ClientState otherwise)
 {
-	if (client->state != CLIENT_OPENING)
+	if (client.state != CLIENT_OPENING)
 		return;
 	pthread_mutex_lock(&event_lock);
-	client->handle = client->passed;
-	client->passed = NULL;
-	client->state = client->handle ? CLIENT_OPEN : otherwise;
+	client.handle = passed;
+	passed = NULL;
+	client.state = client.handle ? CLIENT_OPEN : otherwise;
 	pthread_mutex_unlock(&event_lock);
 }
 
@@ -915,17 +837,17 @@ is_in_handshake(zhandle_t *handle)
  *		repeatedly, since its calls measure the time.
  */
 bool
-client_hangs(Client *client)
+client_hangs(void)
 {
 	int64		now_ms = zk_now_ms();
-	int			most_ms = zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT;
+	int			most_ms = zoo_recv_timeout(client.handle) / HANDSHAKES_PER_TIMEOUT;
 
-	if (!is_in_handshake(client->handle))
-		client->handshake_since_ms = 0;
-	else if (client->handshake_since_ms == 0)
-		client->handshake_since_ms = now_ms;
-	return client->handshake_since_ms != 0 &&
-		now_ms - client->handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
+	if (!is_in_handshake(client.handle))
+		handshake_since_ms = 0;
+	else if (handshake_since_ms == 0)
+		handshake_since_ms = now_ms;
+	return handshake_since_ms != 0 &&
+		now_ms - handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
 }
 
 /*
@@ -935,39 +857,26 @@ client_hangs(Client *client)
  *		operations, and that the client can be opened again.
  *
  * A handle in a TLS handshake is left open, since its IO thread may never
- * return: then the worker must end (client_check()).  The caller frees the
+ * return: then the worker must end (check_library()).  The caller frees the
  * operations, answered or not.  Errors: as for start_thread().
  */
 void
-client_close(Client *client)
+client_close(void)
 {
-	take_handle(client, CLIENT_ABANDONED);
-	if (client->state != CLIENT_OPEN)
+	take_handle(CLIENT_ABANDONED);
+	if (client.state != CLIENT_OPEN)
 		return;
 
 	/* the session may have begun without an event yet */
-	client->state = zoo_state(client->handle) == ZOO_CONNECTED_STATE ?
+	client.state = zoo_state(client.handle) == ZOO_CONNECTED_STATE ?
 		CLIENT_CLOSING : CLIENT_ABANDONED;
-	client->connected = client->may_be_refused = false;
-	client->passed = client->handle;
-	client->handle = NULL;
-	if (is_in_handshake(client->passed))
+	client.connected = may_be_refused = false;
+	passed = client.handle;
+	client.handle = NULL;
+	if (is_in_handshake(passed))
 		left_open = true;
 	else
-		start_thread(close_handle, client);
-}
-
-/* Wait for events, at most until this time, as of zk_now_ms(). */
-void
-client_await_event(int64 until_ms)
-{
-	struct pollfd event = {.fd = wake_fd,.events = POLLIN};
-	int64		now_ms = zk_now_ms();
-
-	if (now_ms < until_ms)
-		(void) poll(&event, 1, (int) (until_ms - now_ms));
-	client_reset_wake();
-	fault_check();
+		start_thread(close_handle);
 }
 
 /*
@@ -977,49 +886,28 @@ client_await_event(int64 until_ms)
  * answers it when the handle is closed.
  */
 static int
-pass_multi(Client *client, int count, const zoo_op_t *zops,
+pass_multi(int count, const zoo_op_t *zops,
 		   zoo_op_result_t *results, void_completion_t callback,
 		   const void *data)
 {
 	int			rc;
 
-	if (is_unrecoverable(client->handle))
+	if (is_unrecoverable(client.handle))
 		return ZINVALIDSTATE;
 	in_multi = true;
-	rc = zoo_amulti(client->handle, count, zops, results, callback, data);
+	rc = zoo_amulti(client.handle, count, zops, results, callback, data);
 	in_multi = false;
 	return rc;
-}
-
-/*
- * client_send_check
- *		Send a multi that only checks that "/" exists: it changes nothing, but
- *		goes through the leader as a write.
- *
- * "checked" must last until "callback" has been called with "data".  Returns
- * one of ZOO_ERRORS.
- */
-int
-client_send_check(Client *client, zoo_op_result_t *checked,
-				  void_completion_t callback, const void *data)
-{
-	zoo_op_t	zop;
-
-	zoo_check_op_init(&zop, "/", -1);
-	return pass_multi(client, 1, &zop, checked, callback, data);
 }
 
 /* Read the node or list its children, with a watch. */
 static int
 send_watch(Operation *op)
 {
-	Client	   *client = op->event.client;
-
 	if (op->request.kind == REQUEST_LIST)
-		return zoo_awget_children(client->handle, op->path,
-								  watch_fired, client,
+		return zoo_awget_children(client.handle, op->path, watch_fired, NULL,
 								  callback_strings, op);
-	return zoo_awget(client->handle, op->path, watch_fired, client,
+	return zoo_awget(client.handle, op->path, watch_fired, NULL,
 					 callback_data, op);
 }
 
@@ -1027,7 +915,7 @@ static int
 send_unwatch(Operation *op)
 {
 	if (op->unwatched != 0)
-		return zoo_aremove_all_watches(op->event.client->handle, op->path,
+		return zoo_aremove_all_watches(client.handle, op->path,
 									   op->unwatched, 0,
 									   (void_completion_t *) callback_void,
 									   op);
@@ -1045,12 +933,11 @@ data_len(const Operation *op)
 static const struct ACL_vector *
 acl_of(const Operation *op)
 {
-	const struct ACL_vector *acl = op->event.client->acl;
 	static struct ACL acls[2];
 	static const struct ACL_vector readable = {lengthof(acls), acls};
 
-	if (acl != &ZOO_CREATOR_ALL_ACL || !op->request.persistent)
-		return acl;
+	if (node_acl != &ZOO_CREATOR_ALL_ACL || !op->request.persistent)
+		return node_acl;
 	acls[0].perms = ZOO_PERM_ALL;
 	acls[0].id = ZOO_AUTH_IDS;
 	acls[1].perms = ZOO_PERM_READ;
@@ -1065,7 +952,6 @@ acl_of(const Operation *op)
 static int
 send_mkdirs(Operation *op)
 {
-	Client	   *client = op->event.client;
 	const char *first = strchr(op->path + 1, '/');
 	char		parent[ZNODE_PATH_SIZE];
 
@@ -1073,14 +959,14 @@ send_mkdirs(Operation *op)
 		 slash = strchr(slash + 1, '/'))
 	{
 		strlcpy(parent, op->path, slash - op->path + 1);
-		zoo_acreate(client->handle, parent, NULL, -1, client->acl,
+		zoo_acreate(client.handle, parent, NULL, -1, node_acl,
 					ZOO_PERSISTENT, slash == first ?
-					callback_topmost : callback_parent, client);
+					callback_topmost : callback_parent, NULL);
 	}
 
 	/* a directory without parents is the topmost one itself */
 	op->parents_code = first ? ZOK : ZNONODE;
-	return zoo_acreate(client->handle, op->path, op->request.data,
+	return zoo_acreate(client.handle, op->path, op->request.data,
 					   data_len(op), acl_of(op), op->request.persistent ?
 					   ZOO_PERSISTENT : ZOO_CONTAINER,
 					   first ? callback_directory : callback_string, op);
@@ -1090,8 +976,7 @@ send_mkdirs(Operation *op)
 static int
 send_by_kind(Operation *op)
 {
-	Client	   *client = op->event.client;
-	zhandle_t  *handle = client->handle;
+	zhandle_t  *handle = client.handle;
 	const char *data = op->request.data;
 
 	op->parent_lost = false;
@@ -1106,7 +991,7 @@ send_by_kind(Operation *op)
 							   callback_string, op);
 		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, data, data_len(op),
-								client->acl, op->request.exact ?
+								node_acl, op->request.exact ?
 								ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL,
 								callback_create, op);
 		case REQUEST_SYNC:
@@ -1139,36 +1024,10 @@ send_by_kind(Operation *op)
 		case REQUEST_GET_ACL:
 			return zoo_aget_acl(handle, op->path, callback_acl, op);
 		case REQUEST_CHECK:
-			return client_send_check(client, &op->checked, callback_void, op);
 		case REQUEST_REQUEUE:
 			break;				/* in a multi only: client_send_multi() */
 	}
 	return ZBADARGUMENTS;
-}
-
-/* The same, behind a barrier if required (session.c). */
-static int
-send_behind_barrier(Operation *op)
-{
-	int			rc;
-
-	if (!op->request.barrier)
-		return send_by_kind(op);
-	op->barrier = calloc(1, sizeof(Barrier));
-	if (op->barrier == NULL)
-		return ZSYSTEMERROR;
-	rc = client_send_check(op->event.client, &op->barrier->checked,
-						   callback_barrier, op->barrier);
-	if (rc != ZOK)
-	{
-		free(op->barrier);
-		op->barrier = NULL;
-		return rc;
-	}
-	rc = send_by_kind(op);
-	if (rc != ZOK)
-		op->barrier = NULL;	/* left to its answer: out of memory */
-	return rc;
 }
 
 /*
@@ -1191,7 +1050,7 @@ was_refused(int rc)
 void
 client_send(Operation *op)
 {
-	int			rc = send_behind_barrier(op);
+	int			rc = send_by_kind(op);
 
 	if (was_refused(rc))
 		post_answer(op, rc);
@@ -1202,8 +1061,7 @@ client_send(Operation *op)
  * library uses until it has answered.
  */
 static Multi *
-make_multi(Operation *const *ops, int count, bool is_batch,
-		   MemoryContext context)
+make_multi(Operation *const *ops, int count, bool is_batch)
 {
 	Multi	   *multi;
 	Size		size = offsetof(Multi, ops);
@@ -1215,7 +1073,7 @@ make_multi(Operation *const *ops, int count, bool is_batch,
 		parts += operation_parts(ops[i]);
 	}
 	size += parts * (sizeof(Operation *) + sizeof(zoo_op_result_t));
-	multi = MemoryContextAlloc(context, size);
+	multi = MemoryContextAlloc(GetMemoryChunkContext(ops[0]), size);
 	multi->is_batch = is_batch;
 	multi->count = parts;
 	multi->results = (zoo_op_result_t *) &multi->ops[parts];
@@ -1240,7 +1098,7 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 
 	**room = '\0';
 	zoo_create_op_init(zop, path, op->request.data, data_len(op),
-					   op->event.client->acl, op->request.exact ?
+					   node_acl, op->request.exact ?
 					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
 	*room += size;
 }
@@ -1273,24 +1131,26 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 
 /*
  * client_send_multi
- *		Pass creates and deletes, or a group, to the library as one multi.
+ *		Pass creates and deletes, a group, or one check to the library as one
+ *		multi.
  *
- * "id" becomes the batch of what it creates.  "is_batch": the operations are
+ * What it creates gets its number as "batch".  "is_batch": the operations are
  * unrelated, and if one fails the others are answered CLIENT_BATCH_FAILED.
- * All are answered in any case, unless the session ends.  The multi, in
- * "context", is freed with the last of them.
+ * All are answered in any case, unless the session ends.  The multi, in the
+ * memory context of the operations, is freed with the last of them.
  */
 void
-client_send_multi(Operation *const *ops, int count, bool is_batch,
-				  uint32_t id, MemoryContext context)
+client_send_multi(Operation *const *ops, int count, bool is_batch)
 {
-	Multi	   *multi = make_multi(ops, count, is_batch, context);
-	Client	   *client = ops[0]->event.client;
+	static uint32 batch = 0;	/* never 0 again */
+	Multi	   *multi = make_multi(ops, count, is_batch);
 	zoo_op_t   *zops = palloc(multi->count * sizeof(zoo_op_t));
 	char	   *room = (char *) &multi->results[multi->count];
 	int			n = 0;
 	int			rc;
 
+	if (++batch == 0)
+		++batch;
 	for (int i = 0; i < count; i++)
 	{
 		Operation  *op = ops[i];
@@ -1298,14 +1158,13 @@ client_send_multi(Operation *const *ops, int count, bool is_batch,
 		add_operation(&zops[n], op, &room);
 		n += operation_parts(op);
 		if (operation_creates(op))
-			op->request.batch = id;
+			op->request.batch = batch;
 		op->place = n - 1;
 		op->place_count = multi->count;
 	}
 	ops[count - 1]->multi = multi;
 
-	rc = pass_multi(client, multi->count, zops, multi->results,
-					callback_multi, multi);
+	rc = pass_multi(multi->count, zops, multi->results, callback_multi, multi);
 	if (was_refused(rc))
 	{
 		for (int i = 0; i < count; i++)
@@ -1320,10 +1179,10 @@ client_send_multi(Operation *const *ops, int count, bool is_batch,
 
 /* Is this the owner of the ephemeral nodes of our session? */
 bool
-client_is_ours(const Client *client, int64_t owner)
+client_is_ours(int64_t owner)
 {
-	return client->handle != NULL &&
-		owner == zoo_client_id(client->handle)->client_id;
+	return client.handle != NULL &&
+		owner == zoo_client_id(client.handle)->client_id;
 }
 
 /*
@@ -1332,10 +1191,10 @@ client_is_ours(const Client *client, int64_t owner)
  *		the main thread.
  */
 void
-client_expect_answers(Client *client, int count)
+client_expect_answers(int count)
 {
 	pthread_mutex_lock(&event_lock);
-	client->answers_left = count;
+	answers_left = count;
 	pthread_mutex_unlock(&event_lock);
 }
 
@@ -1353,43 +1212,31 @@ client_reset_wake(void)
 		elog(ERROR, "could not read from eventfd: %m");
 }
 
-/* Have all messages of the library been delivered? */
-static bool
-log_is_read(void)
-{
-	bool		result;
-
-	pthread_mutex_lock(&event_lock);
-	result = log_client.taken == NULL && log_client.queue == NULL;
-	pthread_mutex_unlock(&event_lock);
-	return result;
-}
-
 /*
- * Post the event that the library does not when SASL has failed: after the
- * reason, which is among the messages.
+ * Post the event that the library does not when SASL has failed: behind the
+ * reason, which the library has logged before.
  */
 static void
-note_refusal(Client *client)
+note_refusal(void)
 {
-	if (client->state != CLIENT_OPEN || !client->may_be_refused ||
-		zoo_state(client->handle) != ZOO_AUTH_FAILED_STATE || !log_is_read())
+	if (client.state != CLIENT_OPEN || !may_be_refused ||
+		zoo_state(client.handle) != ZOO_AUTH_FAILED_STATE)
 		return;
-	client->may_be_refused = false;
-	post_notice(client, CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
+	may_be_refused = false;
+	post_notice(CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
 }
 
 /* Take all events of the queue, if none is left from the last time. */
 static void
-take_queue(Client *client)
+take_queue(void)
 {
-	if (client->taken != NULL)
+	if (taken != NULL)
 		return;
-	note_refusal(client);
+	note_refusal();
 	pthread_mutex_lock(&event_lock);
-	client->taken = client->queue;
-	client->queue = NULL;
-	client->queue_end = &client->queue;
+	taken = queue;
+	queue = NULL;
+	queue_end = &queue;
 	pthread_mutex_unlock(&event_lock);
 }
 
@@ -1400,22 +1247,28 @@ take_queue(Client *client)
  * A failure of SASL does not wake the main thread: while there is no
  * connection, the loop must call this periodically.  The caller frees the
  * event: client_free_notice(), or with the operation that it answers.
+ *
+ * Errors: FATAL if a thread of the library has been parked, or a handle could
+ * not be closed; 53200 if a callback was out of memory.
  */
 ClientEvent *
-client_next_event(Client *client)
+client_next_event(void)
 {
 	ClientEvent *event;
 
-	take_handle(client, CLIENT_OPENING);
-	for (take_queue(client); (event = client->taken) != NULL;
-		 take_queue(client))
+	check_library();
+	take_handle(CLIENT_OPENING);
+	for (take_queue(); (event = taken) != NULL; take_queue())
 	{
+		bool		is_kept = event->kind == CLIENT_EVENT_CLOSED ||
+			event->kind == CLIENT_EVENT_MESSAGE;
+
 		if (event->kind == CLIENT_EVENT_CLOSED)
-			client->state = CLIENT_CLOSED;
-		else if (client->state == CLIENT_OPENING)
+			client.state = CLIENT_CLOSED;
+		else if (client.state == CLIENT_OPENING && !is_kept)
 			return NULL;		/* the handle is yet to be passed */
-		client->taken = event->next;
-		if (client->state == CLIENT_OPEN || event->kind == CLIENT_EVENT_CLOSED)
+		taken = event->next;
+		if (client.state == CLIENT_OPEN || is_kept)
 			return event;
 		if (event->kind != CLIENT_EVENT_ANSWER)
 			client_free_notice(event);
@@ -1423,11 +1276,31 @@ client_next_event(Client *client)
 	return NULL;
 }
 
-/* The oldest message of the library, as client_next_event(). */
-ClientEvent *
-client_next_message(void)
+/*
+ * client_await_closed
+ *		Wait until ZooKeeper has learned of the end of a session that is being
+ *		closed, at most until this time, as of zk_now_ms().
+ *
+ * For a process that ends.  Errors: as for client_next_event().
+ */
+void
+client_await_closed(int64 until_ms)
 {
-	return client_next_event(&log_client);
+	int64		now_ms;
+
+	while (client.state == CLIENT_CLOSING && (now_ms = zk_now_ms()) < until_ms)
+	{
+		struct pollfd readable = {.fd = wake_fd,.events = POLLIN};
+		ClientEvent *event = client_next_event();
+
+		if (event)
+			client_free_notice(event);
+		else
+		{
+			(void) poll(&readable, 1, (int) (until_ms - now_ms));
+			client_reset_wake();
+		}
+	}
 }
 
 /*
@@ -1438,10 +1311,8 @@ client_next_message(void)
 void
 client_put_back(ClientEvent *first, ClientEvent *last)
 {
-	Client	   *client = first->client;
-
-	last->next = client->taken;
-	client->taken = first;
+	last->next = taken;
+	taken = first;
 }
 
 /* Free what an operation's answer has, and its multi with the last of it. */
@@ -1452,7 +1323,6 @@ client_free_answer(Operation *op)
 	if (!ZK_MUTATED(ZK_ANSWER_LEAKED))
 		free((void *) op->answer.children);
 	free((void *) op->answer.data);
-	free(op->barrier);
 	if (op->multi)
 		pfree(op->multi);
 	op->multi = NULL;

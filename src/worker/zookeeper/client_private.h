@@ -17,32 +17,35 @@
 
 #include "core/request.h"
 #include "lib/ilist.h"
+#include "worker/zookeeper/session_file.h"
 
-struct SaslParams;				/* security.c */
+/*
+ * In place of one of ZOO_ERRORS: another operation of the batch has failed; the
+ * stat that stood for this one has failed.
+ */
+#define CLIENT_BATCH_FAILED		1
+#define OPERATION_NOT_SHARED	2
 
-/* Not one of ZOO_ERRORS: another operation of the batch has failed. */
-#define CLIENT_BATCH_FAILED	1
+/* The code for an answer that makes no sense: as if none had come. */
+#define UNACKNOWLEDGED			ZCONNECTIONLOSS
 
 /* What a callback reports to the main thread. */
 typedef enum ClientEventKind
 {
 	CLIENT_EVENT_ANSWER,		/* the first part of an Operation */
 	CLIENT_EVENT_WATCH,
-	CLIENT_EVENT_SYNC_CHECKED,
 	CLIENT_EVENT_STATE,
-	CLIENT_EVENT_MESSAGE,		/* of any handle, or none */
+	CLIENT_EVENT_MESSAGE,
 	CLIENT_EVENT_CLOSED			/* the last of a handle */
 } ClientEventKind;
 
 typedef struct ClientEvent
 {
 	struct ClientEvent *next;
-	struct Client *client;		/* whose queue this belongs to */
 	ClientEventKind kind;
 	int			code;			/* WATCH: type of event; STATE: state of the
-								 * handle; SYNC_CHECKED: ZOO_ERRORS; CLOSED:
-								 * errno if there was no handle, 0 if it was
-								 * closed */
+								 * handle; CLOSED: errno if there was no
+								 * handle, 0 if it was closed */
 	char	   *string;			/* MESSAGE; path of WATCH; created path of
 								 * ANSWER; malloc'd */
 } ClientEvent;
@@ -56,43 +59,22 @@ typedef enum ClientState
 	CLIENT_ABANDONED			/* the same; no server hears of it */
 } ClientState;
 
-/* One handle of the library. */
+/* The handle of the library. */
 typedef struct Client
 {
 	ClientState state;
 	zhandle_t  *handle;			/* NULL unless open */
 	bool		connected;		/* as far as the main thread knows */
-	const struct ACL_vector *acl;	/* of created nodes */
-	int64		handshake_since_ms; /* as of zk_now_ms(); 0: not in one */
-	bool		may_be_refused; /* SASL may fail, which the library does not
-								 * report */
-	ClientEvent *taken;			/* taken from the queue, not delivered yet */
-
-	/* For the library's thread that delivers answers: see callback_parent(). */
-	int			parents_code;
-
-	/* Shared with other threads, under event_lock of client.c. */
-	zhandle_t  *passed;			/* from the thread that opened it, or to the
-								 * one that closes it */
-	ClientEvent *queue;
-	ClientEvent **queue_end;
-	int			answers_left;	/* unanswered operations of the flight */
 } Client;
 
-/*
- * In place of one of ZOO_ERRORS: the stat that stood for this one has failed.
- */
-#define OPERATION_NOT_SHARED	(CLIENT_BATCH_FAILED + 1)
-
-/* The ID of no owner. */
-#define NOBODY				0
+extern Client client;
 
 /* A request on its way to ZooKeeper, and its answer on the way back. */
 typedef struct Operation
 {
 	ClientEvent event;			/* must be first */
 	dlist_node	node;			/* in a list of the flight */
-	uint32_t	owner;			/* or NOBODY: of a heartbeat */
+	uint32_t	owner;
 	Request		request;		/* its "batch" is also, of CREATE and REQUEUE,
 								 * the ID of its multi */
 
@@ -107,8 +89,7 @@ typedef struct Operation
 	bool		read;			/* the server has read this and set the watch,
 								 * even if the answer does not count */
 	bool		wakes;			/* its answer wakes the main thread */
-	struct Barrier *barrier;	/* what the request is behind, or NULL;
-								 * malloc'd */
+	uint32		barrier;		/* number of that which it is behind */
 	struct Stat stat;			/* of SET in a multi */
 
 	int			place;			/* its number in its multi, or that of its last
@@ -124,17 +105,16 @@ typedef struct Operation
 								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
-	zoo_op_result_t checked;	/* of a heartbeat */
 	char	   *prefix;			/* REQUEUE: path to create, without the
 								 * number */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
 } Operation;
 
-/* Is this a write that changes nothing, of nobody? */
+/* Is this a write that changes nothing, and in no group? */
 static inline bool
-operation_is_heartbeat(const Operation *op)
+operation_is_check(const Operation *op)
 {
-	return op->request.kind == REQUEST_CHECK && op->owner == NOBODY;
+	return op->request.kind == REQUEST_CHECK && op->request.group == 0;
 }
 
 /* Does this create a sequential znode? */
@@ -152,36 +132,21 @@ operation_parts(const Operation *op)
 	return op->request.kind == REQUEST_REQUEUE ? 2 : 1;
 }
 
-/* The process. */
-extern int	client_init_process(void);
-extern void client_check(void);
-
-/* One handle. */
-extern void client_init(Client *client);
-extern void client_open(Client *client, const char *servers, int timeout_ms,
-						const char *tls, const struct SaslParams *sasl,
-						const clientid_t *id, bool creator_acl);
-extern bool client_hangs(Client *client);
-extern void client_close(Client *client);
-extern void client_await_event(int64 until_ms);
+extern int	client_init(void);
+extern void client_open(const char *servers, const SessionKey *key);
+extern bool client_hangs(void);
+extern void client_close(void);
+extern void client_await_closed(int64 until_ms);
 extern void client_send(Operation *op);
-extern void client_send_multi(Operation *const *ops, int count, bool is_batch,
-							  uint32_t id, MemoryContext context);
-extern int	client_send_check(Client *client, zoo_op_result_t *checked,
-							  void_completion_t callback, const void *data);
+extern void client_send_multi(Operation *const *ops, int count,
+							  bool is_batch);
 extern bool client_is_leaders(int code);
-extern bool client_is_ours(const Client *client, int64_t owner);
-
-/* Events. */
+extern bool client_is_ours(int64_t owner);
 extern void client_reset_wake(void);
-extern void client_expect_answers(Client *client, int count);
-extern ClientEvent *client_next_event(Client *client);
-extern ClientEvent *client_next_message(void);
+extern void client_expect_answers(int count);
+extern ClientEvent *client_next_event(void);
 extern void client_put_back(ClientEvent *first, ClientEvent *last);
 extern void client_free_answer(Operation *op);
 extern void client_free_notice(ClientEvent *event);
-
-/* Callbacks, with the Client as "data". */
-extern void client_answer_sync_check(int rc, const void *data);
 
 #endif							/* ZKLOCK_CLIENT_PRIVATE_H */

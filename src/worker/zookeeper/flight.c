@@ -93,6 +93,7 @@
 #include "core/mutation.h"
 #include "core/request.h"
 #include "shared/clock.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
@@ -164,14 +165,6 @@ typedef struct Watch
 
 static const ZooWatcherType types[] = {ZWATCHTYPE_CHILD, ZWATCHTYPE_DATA};
 
-/* An owner of requests. */
-typedef struct Owner
-{
-	uint32		id;				/* hash key, must be first */
-	RequestHandler handler;
-	void	   *data;
-} Owner;
-
 /* An owner's operations in the flight that is out. */
 typedef struct FlightOwner
 {
@@ -210,6 +203,23 @@ typedef struct FlightPlan
 	int			nsent;			/* operations that will be answered */
 } FlightPlan;
 
+Flight		flight;
+
+static MemoryContext context;	/* of operations and watches */
+static dlist_head submitted = DLIST_STATIC_INIT(submitted);
+static dlist_head again = DLIST_STATIC_INIT(again); /* to be sent before
+													 * "submitted" */
+static dlist_head out = DLIST_STATIC_INIT(out); /* the flight that is out */
+static struct flying_hash *flying;	/* the owners of what is in it */
+static bool batch_failed;		/* one of it */
+static uint32 barriers = 0;		/* number of the latest barrier */
+static uint32 passed_barrier = 0;	/* of the latest that the leader has
+									 * answered */
+
+static HTAB *watches;			/* of Watch: set, requested, or being removed */
+static dlist_head fired = DLIST_STATIC_INIT(fired); /* of Watcher */
+static bool fired_deleted;		/* by the event being delivered */
+
 static uint32
 hash_key(const void *key, Size keysize pg_attribute_unused())
 {
@@ -228,75 +238,56 @@ match_keys(const void *a, const void *b, Size keysize pg_attribute_unused())
 	return one->type == other->type ? strcmp(one->path, other->path) : 1;
 }
 
-/* Make an empty set of watches, in "context". */
-static void
-watches_init(Watches *watches, Client *client, MemoryContext context)
-{
-	HASHCTL		ctl;
-
-	memset(watches, 0, sizeof(*watches));
-	watches->client = client;
-	watches->context = context;
-	dlist_init(&watches->fired);
-
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(WatchKey);
-	ctl.entrysize = sizeof(Watch);
-	ctl.hash = hash_key;
-	ctl.match = match_keys;
-	ctl.hcxt = context;
-	watches->by_key =
-		hash_create("zklock watches", 64, &ctl,
-					HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
-}
-
 /* The bytes of a path in a request: its length, and itself. */
 static Size
-watch_bytes(const Watches *watches, const char *path)
+watch_bytes(const char *path)
 {
-	return sizeof(int32) + watches->chroot_len + strlen(path);
+	return sizeof(int32) + flight.chroot_len + strlen(path);
 }
 
 static Watch *
-find_watch(Watches *watches, const char *path, ZooWatcherType type)
+find_watch(const char *path, ZooWatcherType type)
 {
 	WatchKey	key = {unconstify(char *, path), type};
 
-	return hash_search(watches->by_key, &key, HASH_FIND, NULL);
+	return hash_search(watches, &key, HASH_FIND, NULL);
 }
 
 static Watch *
-make_watch(Watches *watches, const char *path, ZooWatcherType type)
+make_watch(const char *path, ZooWatcherType type)
 {
 	WatchKey	key = {unconstify(char *, path), type};
 	bool		found;
-	Watch	   *watch = hash_search(watches->by_key, &key, HASH_ENTER, &found);
+	Watch	   *watch = hash_search(watches, &key, HASH_ENTER, &found);
 
 	if (!found)
 	{
-		watch->key.path = MemoryContextStrdup(watches->context, path);
+		watch->key.path = MemoryContextStrdup(context, path);
 		dlist_init(&watch->watchers);
 		watch->set = false;
-		watches->bytes += watch_bytes(watches, path);
+		flight.watch_bytes += watch_bytes(path);
 	}
 	return watch;
 }
 
 static void
-drop_watch(Watches *watches, Watch *watch)
+drop_watch(Watch *watch)
 {
 	WatchKey	key = watch->key;
 
-	watches->bytes -= watch_bytes(watches, key.path);
-	hash_search(watches->by_key, &key, HASH_REMOVE, NULL);
+	flight.watch_bytes -= watch_bytes(key.path);
+	hash_search(watches, &key, HASH_REMOVE, NULL);
 	pfree(key.path);
 }
 
+/* The owner's part in a watch, which may be NULL. */
 static Watcher *
 find_watcher(Watch *watch, uint32_t owner)
 {
 	dlist_iter	iter;
 
+	if (watch == NULL)
+		return NULL;
 	dlist_foreach(iter, &watch->watchers)
 	{
 		Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
@@ -314,296 +305,6 @@ forget_watcher(Watcher *watcher)
 	pfree(watcher);
 }
 
-/*
- * Make the library forget a watch.  This is a synchronous call, but to remove
- * watches locally it waits for no server.  (The asynchronous one then uses its
- * own argument as that of a synchronous one.)
- */
-static void
-remove_from_library(Watches *watches, const Watch *watch)
-{
-	zoo_remove_all_watches(watches->client->handle, watch->key.path,
-						   watch->key.type, 1);
-}
-
-/* Forget a watch, and let the owners that have set it get that. */
-static void
-fire_watch(Watches *watches, Watch *watch)
-{
-	while (!dlist_is_empty(&watch->watchers))
-		dlist_push_tail(&watches->fired,
-						dlist_pop_head_node(&watch->watchers));
-	drop_watch(watches, watch);
-}
-
-static void
-fire_all_watches(Watches *watches)
-{
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
-
-	hash_seq_init(&scan, watches->by_key);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-		fire_watch(watches, watch);
-}
-
-/* Forget all watches, with their owners: the session is over. */
-static void
-watches_forget_all(Watches *watches)
-{
-	fire_all_watches(watches);
-	while (!dlist_is_empty(&watches->fired))
-		pfree(dlist_container(Watcher, node,
-							  dlist_pop_head_node(&watches->fired)));
-}
-
-/*
- * watches_add
- *		"owner" is about to set a watch.
- *
- * The latest "serial" of an owner counts: it gets that one.
- */
-static void
-watches_add(Watches *watches, const char *path, ZooWatcherType type,
-			uint32_t owner, uint32_t serial, bool brief)
-{
-	Watch	   *watch = make_watch(watches, path, type);
-	Watcher    *watcher = find_watcher(watch, owner);
-
-	if (watcher == NULL)
-	{
-		watcher = MemoryContextAlloc(watches->context, sizeof(Watcher));
-		watcher->owner = owner;
-		watcher->set = false;
-		dlist_push_tail(&watch->watchers, &watcher->node);
-	}
-	watcher->serial = serial;
-	watcher->brief = brief;
-}
-
-/*
- * watches_note_set
- *		The watch that "owner" requested was set.
- *
- * So the library has it, even if it has been forgotten here because an earlier
- * one fired, or the connection was lost.
- */
-static void
-watches_note_set(Watches *watches, const char *path, ZooWatcherType type,
-				 uint32_t owner)
-{
-	Watch	   *watch = make_watch(watches, path, type);
-	Watcher    *watcher = find_watcher(watch, owner);
-
-	watch->set = true;
-	if (watcher)
-		watcher->set = true;
-}
-
-/*
- * watches_forget
- *		The watch that "owner" requested with this "serial" was not set.
- *
- * If it was set before, by this owner or by one that has been forgotten since,
- * and has not fired, it still exists.
- */
-static void
-watches_forget(Watches *watches, const char *path, ZooWatcherType type,
-			   uint32_t owner, uint32_t serial)
-{
-	Watch	   *watch = find_watch(watches, path, type);
-	Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
-
-	if (watcher == NULL || watcher->serial != serial || watcher->set)
-		return;
-	forget_watcher(watcher);
-	if (dlist_is_empty(&watch->watchers) && !watch->set)
-		drop_watch(watches, watch);
-}
-
-/*
- * watches_remove
- *		"owner" no longer watches a path.
- *
- * Returns the type that the caller must remove on the server, before it calls
- * watches_removed(); or 0: other owners still watch, or the watch has fired.
- */
-static ZooWatcherType
-watches_remove(Watches *watches, const char *path, uint32_t owner)
-{
-	ZooWatcherType unused = 0;
-
-	for (int i = 0; i < (int) lengthof(types); i++)
-	{
-		Watch	   *watch = find_watch(watches, path, types[i]);
-		Watcher    *watcher = watch ? find_watcher(watch, owner) : NULL;
-
-		if (watcher == NULL)
-			continue;
-		forget_watcher(watcher);
-		if (dlist_is_empty(&watch->watchers))
-			unused |= types[i];
-	}
-	return unused;
-}
-
-/* The server and the library have removed the watch of a path. */
-static void
-watches_removed(Watches *watches, const char *path, ZooWatcherType type)
-{
-	for (int i = 0; i < (int) lengthof(types); i++)
-	{
-		Watch	   *watch = type & types[i] ?
-		find_watch(watches, path, types[i]) : NULL;
-
-		if (watch && dlist_is_empty(&watch->watchers))
-			drop_watch(watches, watch);
-	}
-}
-
-/*
- * watches_drop
- *		The connection is lost: make the library forget, so that it does not
- *		set them again, the watches that end with the connection and those
- *		being removed.
- *
- * A watch whose request is out may still come: if the library had no
- * connection by then, it sends the request on the next one.
- */
-static void
-watches_drop(Watches *watches)
-{
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
-	sigset_t	saved;
-
-	fault_enter_library(&saved);
-	hash_seq_init(&scan, watches->by_key);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-	{
-		dlist_mutable_iter iter;
-
-		dlist_foreach_modify(iter, &watch->watchers)
-		{
-			Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
-
-			if (watcher->brief &&
-				(watcher->set || ZK_MUTATED(ZK_UNSENT_WATCH_DROPPED)))
-				forget_watcher(watcher);
-		}
-		if (!dlist_is_empty(&watch->watchers))
-			continue;
-		remove_from_library(watches, watch);
-		drop_watch(watches, watch);
-	}
-	fault_leave_library(&saved);
-}
-
-/*
- * watches_bound
- *		The connection is lost: limit what the library sets again.
- *
- * The library will set all its watches again on the next connection, in one
- * request.  If that would be too long for a server, make the library forget
- * all watches before, and tell their owners that the watches have fired: they
- * set them again one by one.  If the library is faster, the server drops the
- * connection, and this is called again.
- */
-static void
-watches_bound(Watches *watches)
-{
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
-	sigset_t	saved;
-
-	if (watches->bytes <= WATCH_BYTES)
-		return;
-	fault_enter_library(&saved);
-	hash_seq_init(&scan, watches->by_key);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-		remove_from_library(watches, watch);
-	fault_leave_library(&saved);
-	watches->fired_deleted = false;
-	fire_all_watches(watches);
-}
-
-/* The types of watches that the library uses up for an event. */
-static ZooWatcherType
-types_of_event(int event)
-{
-	if (event == ZOO_DELETED_EVENT || ZK_MUTATED(ZK_WATCHES_OF_ONE_TYPE))
-		return ZWATCHTYPE_ANY;
-	return event == ZOO_CHILD_EVENT ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
-}
-
-/* The watches of a path that an event of the library uses up have fired. */
-static void
-fire(Watches *watches, const char *path, int event)
-{
-	ZooWatcherType fired = types_of_event(event);
-	static unsigned events = 0;
-
-	if (ZK_MUTATED(ZK_EVENT_DROPPED) && ++events % 50 == 0)
-		return;
-	watches->fired_deleted = event == ZOO_DELETED_EVENT;
-	for (int i = 0; i < (int) lengthof(types); i++)
-	{
-		Watch	   *watch = fired & types[i] ?
-		find_watch(watches, path, types[i]) : NULL;
-
-		if (watch)
-			fire_watch(watches, watch);
-	}
-}
-
-/* May this be in a group? */
-static bool
-can_be_grouped(const Operation *op)
-{
-	RequestKind kind = op->request.kind;
-
-	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
-		kind == REQUEST_CHECK || kind == REQUEST_DELETE;
-}
-
-/* Make an operation from a request, in "context". */
-static Operation *
-operation_make(Client *client, MemoryContext context, uint32_t owner,
-			   const Request *request)
-{
-	Operation  *op;
-	Size		size = strlen(request->path) + 1;
-
-	if (request->node)
-		size += strlen(request->node) + 1;
-	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
-	op->event.kind = CLIENT_EVENT_ANSWER;
-	op->event.client = client;
-	op->owner = owner;
-	strcpy(op->path, request->path);
-	if (request->node)
-	{
-		strcat(op->path, "/");
-		strcat(op->path, request->node);
-	}
-	op->request = *request;
-	op->request.path = op->path;
-	op->request.node = NULL;
-	op->request.barrier |= request->kind == REQUEST_SEARCH;
-	if (!can_be_grouped(op))
-		op->request.group = 0;
-	if (!request->has_version)
-		op->request.version = -1;
-	if (request->data)
-		op->request.data = MemoryContextStrdup(context, request->data);
-	if (request->kind == REQUEST_REQUEUE)
-	{
-		op->prefix = MemoryContextStrdup(context, op->path);
-		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
-	}
-	return op;
-}
-
 static bool
 sets_watch(const Operation *op)
 {
@@ -619,50 +320,319 @@ watch_type(const Operation *op)
 		ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
 }
 
-/* The watch that this was to set was not set. */
+/*
+ * The operation is about to set a watch.  The latest one of an owner counts:
+ * it gets the serial of that.
+ */
 static void
-forget_watch(const Operation *op, Watches *watches)
+add_watch(const Operation *op)
 {
-	if (sets_watch(op))
-		watches_forget(watches, op->path, watch_type(op), op->owner,
-					   op->request.serial);
+	Watch	   *watch = make_watch(op->path, watch_type(op));
+	Watcher    *watcher = find_watcher(watch, op->owner);
+
+	if (watcher == NULL)
+	{
+		watcher = MemoryContextAlloc(context, sizeof(Watcher));
+		watcher->owner = op->owner;
+		watcher->set = false;
+		dlist_push_tail(&watch->watchers, &watcher->node);
+	}
+	watcher->serial = op->request.serial;
+	watcher->brief = op->request.brief;
 }
 
-/* Note by the answer whether this has set or removed its watch. */
+/*
+ * The operation has not set its watch.  If that was set before, by this owner
+ * or by one that has been forgotten since, and has not fired, it still exists.
+ */
 static void
-operation_note_watch(const Operation *op, Watches *watches)
+forget_watch(const Operation *op)
+{
+	Watch	   *watch = sets_watch(op) ?
+	find_watch(op->path, watch_type(op)) : NULL;
+	Watcher    *watcher = find_watcher(watch, op->owner);
+
+	if (watcher == NULL || watcher->serial != op->request.serial ||
+		watcher->set)
+		return;
+	forget_watcher(watcher);
+	if (dlist_is_empty(&watch->watchers) && !watch->set)
+		drop_watch(watch);
+}
+
+/*
+ * The owner of the operation no longer watches its path.  What it has to remove
+ * on the server is left in "unwatched": nothing if other owners still watch, or
+ * the watch has fired.
+ */
+static void
+remove_watcher(Operation *op)
+{
+	op->unwatched = 0;
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = find_watch(op->path, types[i]);
+		Watcher    *watcher = find_watcher(watch, op->owner);
+
+		if (watcher == NULL)
+			continue;
+		forget_watcher(watcher);
+		if (dlist_is_empty(&watch->watchers))
+			op->unwatched |= types[i];
+	}
+}
+
+/*
+ * Note by the answer whether the operation has set or removed its watch.  If it
+ * has set it, the library has it, even if it has been forgotten here because an
+ * earlier one fired, or the connection was lost.
+ */
+static void
+note_watch(const Operation *op)
 {
 	if (sets_watch(op) && op->read)
-		watches_note_set(watches, op->path, watch_type(op), op->owner);
-	else if (op->answer.error != ZOK)
-		forget_watch(op, watches);
-	else if (op->unwatched != 0)
-		watches_removed(watches, op->path, op->unwatched);
+	{
+		Watch	   *watch = make_watch(op->path, watch_type(op));
+		Watcher    *watcher = find_watcher(watch, op->owner);
+
+		watch->set = true;
+		if (watcher)
+			watcher->set = true;
+		return;
+	}
+	if (op->answer.error != ZOK)
+		forget_watch(op);
+	else
+		for (int i = 0; i < (int) lengthof(types); i++)
+		{
+			Watch	   *watch = op->unwatched & types[i] ?
+			find_watch(op->path, types[i]) : NULL;
+
+			if (watch && dlist_is_empty(&watch->watchers))
+				drop_watch(watch);
+		}
+}
+
+/*
+ * Make the library forget a watch.  This is a synchronous call, but to remove
+ * watches locally it waits for no server.  (The asynchronous one then uses its
+ * own argument as that of a synchronous one.)
+ */
+static void
+remove_from_library(const Watch *watch)
+{
+	zoo_remove_all_watches(client.handle, watch->key.path,
+						   watch->key.type, 1);
+}
+
+/* Forget a watch, and let the owners that have set it get that. */
+static void
+fire_watch(Watch *watch)
+{
+	while (!dlist_is_empty(&watch->watchers))
+		dlist_push_tail(&fired,
+						dlist_pop_head_node(&watch->watchers));
+	drop_watch(watch);
+}
+
+static void
+fire_all_watches(void)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		fire_watch(watch);
+}
+
+/*
+ * The connection is lost: make the library forget, so that it does not set them
+ * again, the watches that end with the connection and those being removed.
+ *
+ * A watch whose request is out may still come: if the library had no
+ * connection by then, it sends the request on the next one.
+ */
+static void
+drop_brief_watches(void)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
+
+	fault_enter_library(&saved);
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+	{
+		dlist_mutable_iter iter;
+
+		dlist_foreach_modify(iter, &watch->watchers)
+		{
+			Watcher    *watcher = dlist_container(Watcher, node, iter.cur);
+
+			if (watcher->brief &&
+				(watcher->set || ZK_MUTATED(ZK_UNSENT_WATCH_DROPPED)))
+				forget_watcher(watcher);
+		}
+		if (!dlist_is_empty(&watch->watchers))
+			continue;
+		remove_from_library(watch);
+		drop_watch(watch);
+	}
+	fault_leave_library(&saved);
+}
+
+/*
+ * The library will set all its watches again on the next connection, in one
+ * request.  If that would be too long for a server, make the library forget
+ * all watches before, and tell their owners that the watches have fired: they
+ * set them again one by one.  If the library is faster, the server drops the
+ * connection, and this is called again.
+ */
+static void
+bound_watches(void)
+{
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
+	sigset_t	saved;
+
+	if (flight.watch_bytes <= WATCH_BYTES)
+		return;
+	fault_enter_library(&saved);
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		remove_from_library(watch);
+	fault_leave_library(&saved);
+	fired_deleted = false;
+	fire_all_watches();
+}
+
+/* The types of watches that the library uses up for an event. */
+static ZooWatcherType
+types_of_event(int event)
+{
+	if (event == ZOO_DELETED_EVENT || ZK_MUTATED(ZK_WATCHES_OF_ONE_TYPE))
+		return ZWATCHTYPE_ANY;
+	return event == ZOO_CHILD_EVENT ? ZWATCHTYPE_CHILD : ZWATCHTYPE_DATA;
+}
+
+/* The watches of a path that an event of the library uses up have fired. */
+void
+flight_fire(const char *path, int event)
+{
+	ZooWatcherType used = types_of_event(event);
+	static unsigned events = 0;
+
+	if (ZK_MUTATED(ZK_EVENT_DROPPED) && ++events % 50 == 0)
+		return;
+	fired_deleted = event == ZOO_DELETED_EVENT;
+	for (int i = 0; i < (int) lengthof(types); i++)
+	{
+		Watch	   *watch = used & types[i] ?
+		find_watch(path, types[i]) : NULL;
+
+		if (watch)
+			fire_watch(watch);
+	}
+}
+
+/*
+ * Take the next owner whose watch has fired, and what it is to be told; false
+ * if there is none.
+ */
+bool
+flight_next_fired(uint32 *owner, RequestAnswer *answer)
+{
+	Watcher    *watcher;
+
+	if (dlist_is_empty(&fired))
+		return false;
+	watcher = dlist_container(Watcher, node, dlist_pop_head_node(&fired));
+	*owner = watcher->owner;
+	memset(answer, 0, sizeof(*answer));
+	answer->event = fired_deleted ? REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED;
+	answer->serial = watcher->serial;
+	pfree(watcher);
+	return true;
+}
+
+/* May this be in a group? */
+static bool
+can_be_grouped(RequestKind kind)
+{
+	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
+		kind == REQUEST_CHECK || kind == REQUEST_DELETE;
+}
+
+/* Make an operation from a request. */
+static Operation *
+operation_make(uint32_t owner, const Request *request)
+{
+	Operation  *op;
+	Size		size = strlen(request->path) + 1;
+
+	if (request->node)
+		size += strlen(request->node) + 1;
+	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
+	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->owner = owner;
+	strcpy(op->path, request->path);
+	if (request->node)
+	{
+		strcat(op->path, "/");
+		strcat(op->path, request->node);
+	}
+	op->request = *request;
+	op->request.path = op->path;
+	op->request.node = NULL;
+	op->request.barrier |= request->kind == REQUEST_SEARCH;
+	if (!can_be_grouped(request->kind))
+		op->request.group = 0;
+	if (!request->has_version)
+		op->request.version = -1;
+	if (request->data)
+		op->request.data = MemoryContextStrdup(context, request->data);
+	if (request->kind == REQUEST_REQUEUE)
+	{
+		op->prefix = MemoryContextStrdup(context, op->path);
+		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
+	}
+	return op;
 }
 
 /* Forget the answer to an operation, so that it can be sent again. */
 static void
-operation_reset(Operation *op, Watches *watches)
+operation_reset(Operation *op)
 {
-	forget_watch(op, watches);
+	forget_watch(op);
 	client_free_answer(op);
 	op->event.string = NULL;
-	op->barrier = NULL;
 	op->wakes = op->read = false;
 	op->request.batch = 0;
 	memset(&op->answer, 0, sizeof(op->answer));
 }
 
-/* Free an operation, which is in no list, and its answer. */
-static void
-operation_free(Operation *op)
+/* Free an operation and its answer. */
+void
+flight_forget(Operation *op)
 {
+	dlist_delete(&op->node);
+	if (ZK_MUTATED(ZK_OPERATION_LEAKED) &&
+		op->request.kind == REQUEST_CHILDREN)
+		return;
 	client_free_answer(op);
 	if (op->request.data)
 		pfree(unconstify(char *, op->request.data));
 	if (op->prefix)
 		pfree(op->prefix);
 	pfree(op);
+}
+
+static void
+forget_list(dlist_head *list)
+{
+	while (!dlist_is_empty(list))
+		flight_forget(dlist_head_element(Operation, node, list));
 }
 
 /* Is the operation about a znode in this directory? */
@@ -675,14 +645,6 @@ operation_is_in(const Operation *op, const char *directory)
 		strchr(op->path + len + 1, '/') == NULL;
 }
 
-/* This directory has been deleted since the operation was submitted. */
-static void
-operation_note_deletion(Operation *op, const char *directory)
-{
-	if (op->request.kind == REQUEST_CREATE && operation_is_in(op, directory))
-		op->directory_deleted = true;
-}
-
 /* Has the leader processed this, and a quorum logged the outcome? */
 bool
 flight_is_proof(const Operation *op)
@@ -691,8 +653,9 @@ flight_is_proof(const Operation *op)
 
 	if (!client_is_leaders(op->answer.error))
 		return false;
-	return operation_is_heartbeat(op) || operation_creates(op) || kind == REQUEST_SET ||
-		kind == REQUEST_DELETE || kind == REQUEST_DELETE_ORPHAN;
+	return operation_is_check(op) || operation_creates(op) ||
+		kind == REQUEST_SET || kind == REQUEST_DELETE ||
+		kind == REQUEST_DELETE_ORPHAN;
 }
 
 /* Why the parents of a directory cannot be made, or ZOK. */
@@ -733,185 +696,98 @@ operation_result(const Operation *op)
 	}
 }
 
-/*
- * Complete the answer that the callback has begun; not of heartbeats, nor of
- * UNWATCH and DELETE_ORPHAN, which are not answered.
- */
-static void
-complete_answer(Operation *op)
-{
-	RequestAnswer *answer = &op->answer;
-	int			code = answer->error;
-
-	answer->kind = op->request.kind;
-	answer->serial = op->request.serial;
-	answer->result = operation_result(op);
-	if (code == ZNONODE && parents_code(op) != ZOK)
-		answer->error = parents_code(op);
-	answer->not_empty = code == ZNOTEMPTY;
-	answer->ours = client_is_ours(op->event.client, answer->ephemeral_owner);
-	if (operation_creates(op) && code == ZOK)
-	{
-		answer->batch = op->request.batch;
-		answer->token = answer->ours ? answer->czxid : 0;
-	}
-}
-
-/*
- * Make an empty flight, with its operations in "context".  "proved" is called
- * with each operation that is answered, before its owner is.
- */
+/* Prepare the process for the session. */
 void
-flight_init(Flight *flight, Client *client, MemoryContext context,
-			void (*proved) (const Operation *op))
+flight_init(void)
 {
 	HASHCTL		ctl;
 
-	memset(flight, 0, sizeof(*flight));
-	flight->proved = proved;
+	context = AllocSetContextCreate(TopMemoryContext, "zklock session",
+									ALLOCSET_DEFAULT_SIZES);
 	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = sizeof(uint32);
-	ctl.entrysize = sizeof(Owner);
-	flight->owners = hash_create("zklock owners of requests", 256, &ctl,
-								 HASH_ELEM | HASH_BLOBS);
-	flight->client = client;
-	watches_init(&flight->watches, client, context);
-	flight->context = context;
-	dlist_init(&flight->submitted);
-	dlist_init(&flight->again);
-	dlist_init(&flight->out);
-	flight->flying = flying_create(context, 64, NULL);
-}
-
-/* Add an owner of requests; returns its ID. */
-uint32
-flight_add_owner(Flight *flight, RequestHandler handler, void *data)
-{
-	Owner	   *owner;
-	bool		found;
-
-	/* IDs wrap around, and some owners live long */
-	do
-	{
-		if (++flight->last_owner == NOBODY)
-			flight->last_owner++;
-		owner = hash_search(flight->owners, &flight->last_owner, HASH_ENTER,
-							&found);
-	} while (found);
-	owner->handler = handler;
-	owner->data = data;
-	return owner->id;
-}
-
-void
-flight_remove_owner(Flight *flight, uint32 owner)
-{
-	hash_search(flight->owners, &owner, HASH_REMOVE, NULL);
-}
-
-/* A session begins; its chroot has this length.  No watch is set. */
-void
-flight_begin(Flight *flight, Size chroot_len)
-{
-	flight->watches.chroot_len = chroot_len;
-}
-
-/* Submit a request, to be sent by flight_send(). */
-void
-flight_submit(Flight *flight, uint32_t owner, const Request *request)
-{
-	Operation  *op = operation_make(flight->client, flight->context, owner,
-									request);
-
-	dlist_push_tail(&flight->submitted, &op->node);
+	ctl.keysize = sizeof(WatchKey);
+	ctl.entrysize = sizeof(Watch);
+	ctl.hash = hash_key;
+	ctl.match = match_keys;
+	ctl.hcxt = context;
+	watches =
+		hash_create("zklock watches", 64, &ctl,
+					HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+	flying = flying_create(context, 64, NULL);
 }
 
 /*
- * flight_submit_heartbeat
- *		Submit a write that changes nothing.
+ * flight_submit
+ *		Submit a request, to be sent by flight_send().
  *
- * It is sent before what else is submitted, and does not wait for flights of
- * reads, which prove nothing.
+ * A heartbeat is sent before what else is submitted, and does not wait for
+ * flights of reads, which prove nothing.  Returns the operation, which is freed
+ * with its answer.
  */
-void
-flight_submit_heartbeat(Flight *flight)
+const Operation *
+flight_submit(uint32_t owner, const Request *request)
 {
-	static const Request check = {.kind = REQUEST_CHECK,.path = "/"};
-	Operation  *op = operation_make(flight->client, flight->context, NOBODY,
-									&check);
+	Operation  *op = operation_make(owner, request);
 
-	dlist_push_head(&flight->submitted, &op->node);
+	if (operation_is_check(op))
+		dlist_push_head(&submitted, &op->node);
+	else
+		dlist_push_tail(&submitted, &op->node);
+	return op;
 }
 
 /* Is a flight out?  Then no other can be sent. */
 bool
-flight_is_out(const Flight *flight)
+flight_is_out(void)
 {
-	return !dlist_is_empty((dlist_head *) &flight->out);
+	return !dlist_is_empty(&out);
 }
 
 /* The server has not processed something: delay the next flight. */
 void
-flight_hold_back(Flight *flight)
+flight_hold_back(void)
 {
-	if (flight->client->connected)
-		flight->resend_ms = zk_now_ms() + RESEND_DELAY_MS;
-}
-
-/* Free an operation and its answer. */
-static void
-forget(Operation *op)
-{
-	dlist_delete(&op->node);
-	if (ZK_MUTATED(ZK_OPERATION_LEAKED) &&
-		op->request.kind == REQUEST_CHILDREN)
-		return;
-	operation_free(op);
-}
-
-static void
-forget_list(dlist_head *list)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, list)
-	{
-		forget(dlist_container(Operation, node, iter.cur));
-	}
+	if (client.connected)
+		flight.resend_ms = zk_now_ms() + RESEND_DELAY_MS;
 }
 
 /* The session is over: forget all watches, and what has not been sent. */
 void
-flight_end(Flight *flight)
+flight_end(void)
 {
-	watches_forget_all(&flight->watches);
-	forget_list(&flight->again);
-	forget_list(&flight->submitted);
+	uint32		owner;
+	RequestAnswer answer;
+
+	fire_all_watches();
+	while (flight_next_fired(&owner, &answer))
+		;
+	forget_list(&again);
+	forget_list(&submitted);
 }
 
 /* Free the operations that are out; the client must be closed. */
 void
-flight_forget_out(Flight *flight)
+flight_forget_out(void)
 {
-	forget_list(&flight->out);
+	forget_list(&out);
 }
 
 /* Move the first operation of a list into the flight. */
 static Operation *
-add(Flight *flight, dlist_head *list)
+add(dlist_head *list)
 {
 	Operation  *op = dlist_container(Operation, node,
 									 dlist_pop_head_node(list));
 
-	dlist_push_tail(&flight->out, &op->node);
+	dlist_push_tail(&out, &op->node);
 	return op;
 }
 
 /* A watch has reported the deletion of this directory. */
 void
-flight_directory_deleted(Flight *flight, const char *directory)
+flight_directory_deleted(const char *directory)
 {
-	dlist_head *lists[] = {&flight->out, &flight->again, &flight->submitted};
+	dlist_head *lists[] = {&out, &again, &submitted};
 
 	for (int i = 0; i < (int) lengthof(lists); i++)
 	{
@@ -919,8 +795,10 @@ flight_directory_deleted(Flight *flight, const char *directory)
 
 		dlist_foreach(iter, lists[i])
 		{
-			operation_note_deletion(dlist_container(Operation, node, iter.cur),
-									directory);
+			Operation  *op = dlist_container(Operation, node, iter.cur);
+
+			op->directory_deleted |= op->request.kind == REQUEST_CREATE &&
+				operation_is_in(op, directory);
 		}
 	}
 }
@@ -931,55 +809,70 @@ flight_directory_deleted(Flight *flight, const char *directory)
  * directory may lack its parent.
  */
 void
-flight_disconnect(Flight *flight)
+flight_disconnect(void)
 {
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &flight->out)
+	dlist_foreach(iter, &out)
 	{
 		Operation  *op = dlist_container(Operation, node, iter.cur);
 
 		op->parent_lost = op->request.kind == REQUEST_MKDIR ||
 			op->request.kind == REQUEST_MKDIRS;
 	}
-	watches_drop(&flight->watches);
-	watches_bound(&flight->watches);
+	drop_brief_watches();
+	bound_watches();
 }
 
-/* Send the first operation of a list alone. */
+/* Send the first operations of a list as one multi. */
 static void
-send_first(Flight *flight, dlist_head *list)
-{
-	Operation  *op = add(flight, list);
-
-	if (sets_watch(op))
-		watches_add(&flight->watches, op->path, watch_type(op), op->owner,
-					op->request.serial, op->request.brief);
-	else if (op->request.kind == REQUEST_UNWATCH)
-		op->unwatched = watches_remove(&flight->watches, op->path, op->owner);
-	client_send(op);
-}
-
-static void
-send_all(Flight *flight, dlist_head *list)
-{
-	while (!dlist_is_empty(list))
-		send_first(flight, list);
-}
-
-/* Send the first creates and deletes of a list as one multi. */
-static void
-send_multi(Flight *flight, dlist_head *list, int count, bool is_batch)
+send_multi(dlist_head *list, int count, bool is_batch)
 {
 	Operation **ops = palloc(count * sizeof(Operation *));
 
 	for (int i = 0; i < count; i++)
-		ops[i] = add(flight, list);
-	if (++flight->last_batch == 0)
-		++flight->last_batch;
-	client_send_multi(ops, count, is_batch, flight->last_batch,
-					  flight->context);
+		ops[i] = add(list);
+	client_send_multi(ops, count, is_batch);
 	pfree(ops);
+}
+
+/* Send a barrier.  Returns its number, which its answer has as its serial. */
+static uint32
+send_barrier(void)
+{
+	dlist_head	list = DLIST_STATIC_INIT(list);
+	Request		check = {.kind = REQUEST_CHECK,.path = "/",.serial = ++barriers};
+
+	dlist_push_tail(&list, &operation_make(NOBODY, &check)->node);
+	send_multi(&list, 1, false);
+	return barriers;
+}
+
+/* Send the first operation of a list alone. */
+static void
+send_first(dlist_head *list)
+{
+	Operation  *op = dlist_head_element(Operation, node, list);
+
+	if (operation_is_check(op) || operation_parts(op) > 1)
+	{
+		send_multi(list, 1, false);
+		return;
+	}
+	if (op->request.barrier)
+		op->barrier = send_barrier();
+	if (sets_watch(op))
+		add_watch(op);
+	else if (op->request.kind == REQUEST_UNWATCH)
+		remove_watcher(op);
+	client_send(add(list));
+}
+
+static void
+send_all(dlist_head *list)
+{
+	while (!dlist_is_empty(list))
+		send_first(list);
 }
 
 /*
@@ -987,7 +880,7 @@ send_multi(Flight *flight, dlist_head *list, int count, bool is_batch)
  * has failed.
  */
 static void
-send_writes(Flight *flight, dlist_head *list)
+send_writes(dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
@@ -1013,17 +906,15 @@ send_writes(Flight *flight, dlist_head *list)
 			count++;
 		}
 		if (count > 1)
-			send_multi(flight, list, count, true);
-		else if (operation_parts(first) > 1)
-			send_multi(flight, list, 1, false);
+			send_multi(list, count, true);
 		else
-			send_first(flight, list);
+			send_first(list);
 	}
 }
 
 /* Send each group as a multi. */
 static void
-send_groups(Flight *flight, dlist_head *list)
+send_groups(dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
@@ -1039,7 +930,7 @@ send_groups(Flight *flight, dlist_head *list)
 				break;
 			count++;
 		}
-		send_multi(flight, list, count, false);
+		send_multi(list, count, false);
 	}
 }
 
@@ -1071,8 +962,9 @@ is_urgent(const Operation *op)
 {
 	RequestKind kind = op->request.kind;
 
-	return !operation_is_heartbeat(op) && kind != REQUEST_MKDIR && kind != REQUEST_MKDIRS &&
-		kind != REQUEST_STAT && kind != REQUEST_UNWATCH;
+	return !operation_is_check(op) && kind != REQUEST_MKDIR &&
+		kind != REQUEST_MKDIRS && kind != REQUEST_STAT &&
+		kind != REQUEST_UNWATCH;
 }
 
 /*
@@ -1080,14 +972,14 @@ is_urgent(const Operation *op)
  * false if it has to wait.
  */
 static bool
-plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
+plan_operation(FlightPlan *plan, Operation *op)
 {
 	RequestKind kind = op->request.kind;
 	FlightOwner *owner;
 	dlist_head *list;
 	bool		found;
 
-	owner = flying_insert(flight->flying, op->owner, &found);
+	owner = flying_insert(flying, op->owner, &found);
 	if (!found)
 	{
 		owner->wrote = owner->deferred = owner->put_back = false;
@@ -1114,9 +1006,9 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 	/* answers of one owner must keep their order */
 	if (kind == REQUEST_STAT && op->request.batch != 0 && !found &&
 		share_stat(plan, op))
-		list = &flight->out;
+		list = &out;
 	else
-		plan->nsent++;
+		plan->nsent += op->request.barrier ? 2 : 1;
 	if (list == &plan->ahead && is_urgent(op))
 		plan->urgent = op;
 	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
@@ -1128,7 +1020,7 @@ plan_operation(Flight *flight, FlightPlan *plan, Operation *op)
 
 /* Compose a flight: what is sent again, then what has been submitted. */
 static void
-plan_flight(Flight *flight, FlightPlan *plan)
+plan_flight(FlightPlan *plan)
 {
 	dlist_mutable_iter iter;
 	uint32		group = 0;
@@ -1139,14 +1031,14 @@ plan_flight(Flight *flight, FlightPlan *plan)
 	dlist_init(&plan->writes);
 	dlist_init(&plan->groups);
 	dlist_init(&plan->behind);
-	flying_reset(flight->flying);
-	dlist_foreach_modify(iter, &flight->again)
+	flying_reset(flying);
+	dlist_foreach_modify(iter, &again)
 	{
 		/* this is the first write of its owner here */
-		(void) plan_operation(flight, plan,
+		(void) plan_operation(plan,
 							  dlist_container(Operation, node, iter.cur));
 	}
-	dlist_foreach_modify(iter, &flight->submitted)
+	dlist_foreach_modify(iter, &submitted)
 	{
 		Operation  *op = dlist_container(Operation, node, iter.cur);
 
@@ -1154,7 +1046,7 @@ plan_flight(Flight *flight, FlightPlan *plan)
 		if (count >= FLIGHT_OPERATIONS &&
 			(op->request.group == 0 || op->request.group != group))
 			break;
-		if (!plan_operation(flight, plan, op))
+		if (!plan_operation(plan, op))
 			continue;
 		group = op->request.group;
 		count++;
@@ -1165,26 +1057,28 @@ plan_flight(Flight *flight, FlightPlan *plan)
 
 /*
  * flight_send_alone
- *		Send a request of nobody ahead of all that has been submitted; returns
- *		its operation, until "proved" (flight_init()) has been called with it.
+ *		Send a request now, ahead of all that has been submitted; its answer
+ *		wakes the main thread.  Returns as flight_submit().
  *
- * No flight may be out, and the connection must be up.
+ * The connection must be up.  On a new one, answers to what was sent before may
+ * still be to come.
  */
 const Operation *
-flight_send_alone(Flight *flight, const Request *request, int64 now_ms)
+flight_send_alone(uint32_t owner, const Request *request)
 {
-	Operation  *op = operation_make(flight->client, flight->context, NOBODY,
-									request);
-	dlist_head	list;
+	dlist_head	list = DLIST_STATIC_INIT(list);
+	Operation  *op = operation_make(owner, request);
 	sigset_t	saved;
 
-	dlist_init(&list);
 	dlist_push_tail(&list, &op->node);
-	flight->sent_ms = now_ms;
-	flight->batch_failed = false;
-	client_expect_answers(flight->client, 1);
+	op->wakes = true;
+	if (!flight_is_out())
+	{
+		flight.sent_ms = zk_now_ms();
+		batch_failed = false;
+	}
 	fault_enter_library(&saved);
-	send_first(flight, &list);
+	send_first(&list);
 	fault_leave_library(&saved);
 	return op;
 }
@@ -1197,22 +1091,22 @@ flight_send_alone(Flight *flight, const Request *request, int64 now_ms)
  * No flight may be out, and the connection must be up.
  */
 void
-flight_send(Flight *flight, int64 now_ms)
+flight_send(int64 now_ms)
 {
 	FlightPlan	plan;
 	sigset_t	saved;
 
-	if (dlist_is_empty(&flight->submitted) && dlist_is_empty(&flight->again))
+	if (dlist_is_empty(&submitted) && dlist_is_empty(&again))
 		return;
-	flight->sent_ms = now_ms;
-	flight->batch_failed = false;
-	plan_flight(flight, &plan);
-	client_expect_answers(flight->client, plan.nsent);
+	flight.sent_ms = now_ms;
+	batch_failed = false;
+	plan_flight(&plan);
+	client_expect_answers(plan.nsent);
 	fault_enter_library(&saved);
-	send_all(flight, &plan.ahead);
-	send_writes(flight, &plan.writes);
-	send_groups(flight, &plan.groups);
-	send_all(flight, &plan.behind);
+	send_all(&plan.ahead);
+	send_writes(&plan.writes);
+	send_groups(&plan.groups);
+	send_all(&plan.behind);
 	fault_leave_library(&saved);
 }
 
@@ -1221,10 +1115,10 @@ flight_send(Flight *flight, int64 now_ms)
  * found a node of our session, they are sent themselves.
  */
 static void
-answer_sharers(Flight *flight, Operation *op)
+answer_sharers(Operation *op)
 {
 	bool		shared = op->answer.error == ZOK &&
-		client_is_ours(flight->client, op->answer.ephemeral_owner);
+		client_is_ours(op->answer.ephemeral_owner);
 	Operation  *first = op->sharer;
 	Operation  *last = op;
 
@@ -1266,18 +1160,18 @@ next_piece(const Operation *op)
  * in it and behind it is, except groups.
  */
 static bool
-must_resend(Flight *flight, Operation *op)
+must_resend(Operation *op)
 {
 	FlightOwner *owner;
 
 	if (op->answer.error == CLIENT_BATCH_FAILED)
 	{
-		flight->batch_failed = true;
+		batch_failed = true;
 		op->piece = next_piece(op);
 	}
-	if (!flight->batch_failed || op->request.group != 0)
+	if (!batch_failed || op->request.group != 0)
 		return false;
-	owner = flying_lookup(flight->flying, op->owner);
+	owner = flying_lookup(flying, op->owner);
 	if (owner && op->answer.error == CLIENT_BATCH_FAILED)
 		owner->put_back = true;
 	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
@@ -1291,9 +1185,9 @@ must_resend(Flight *flight, Operation *op)
  * returns the create, to be answered so first; this one follows.
  */
 static Operation *
-known_to_fail(Flight *flight, Operation *op)
+known_to_fail(Operation *op)
 {
-	FlightOwner *owner = flying_lookup(flight->flying, op->owner);
+	FlightOwner *owner = flying_lookup(flying, op->owner);
 	Operation  *write = owner->write;
 
 	if (op->request.kind != REQUEST_CHILDREN || write == NULL ||
@@ -1315,13 +1209,13 @@ known_to_fail(Flight *flight, Operation *op)
 
 /* Send an operation again, in the next flight. */
 static void
-send_again(Flight *flight, Operation *op)
+send_again(Operation *op)
 {
-	flying_lookup(flight->flying, op->owner)->write =
+	flying_lookup(flying, op->owner)->write =
 		op->answer.error == CLIENT_BATCH_FAILED ? op : NULL;
-	operation_reset(op, &flight->watches);
+	operation_reset(op);
 	dlist_delete(&op->node);
-	dlist_push_tail(&flight->again, &op->node);
+	dlist_push_tail(&again, &op->node);
 }
 
 /*
@@ -1349,136 +1243,91 @@ answer_without_directory(Operation *op)
 }
 
 /*
- * Take an answer.  Returns the operation to be answered now; or NULL: the
- * answered one is sent again.
+ * flight_take_answer
+ *		Take an answer.  Returns the operation to be answered now, before others
+ *		are taken, and then forgotten; or NULL, if it is sent again, or of a
+ *		barrier.
  */
-static Operation *
-take_answer(Flight *flight, Operation *op)
+Operation *
+flight_take_answer(Operation *op)
 {
-	operation_note_watch(op, &flight->watches);
+	Operation  *write;
+
+	if (op->owner == NOBODY)
+	{
+		if (client_is_leaders(op->answer.error))
+			passed_barrier = op->request.serial;
+		flight_forget(op);
+		return NULL;
+	}
+	note_watch(op);
+
+	/* what was read behind a failed barrier does not count */
+	if (op->request.barrier && op->barrier != passed_barrier &&
+		(op->answer.error == ZOK || op->answer.error == ZNONODE))
+		op->answer.error = UNACKNOWLEDGED;
 	if (is_lost_orphan(op))
 	{
-		flight_hold_back(flight);
-		send_again(flight, op);
+		flight_hold_back();
+		send_again(op);
 		return NULL;
 	}
 	answer_without_directory(op);
-	if (must_resend(flight, op))
+	if (must_resend(op))
 	{
-		Operation  *write = known_to_fail(flight, op);
-
+		write = known_to_fail(op);
 		if (write == NULL)
 		{
-			send_again(flight, op);
+			send_again(op);
 			return NULL;
 		}
 		op = write;
 	}
-	answer_sharers(flight, op);
+	answer_sharers(op);
 	return op;
 }
 
 /* Does an owner wait for this answer? */
 static bool
-is_awaited(const Flight *flight, const Operation *op)
+is_awaited(const Operation *op)
 {
 	/* the session ended, on which the library must agree */
 	if ((op->answer.error == ZSESSIONEXPIRED || op->answer.error == ZCLOSING) &&
-		is_unrecoverable(flight->client->handle))
+		is_unrecoverable(client.handle))
 		return false;
-	return op->owner != NOBODY && op->request.kind != REQUEST_DELETE_ORPHAN &&
+	return op->request.kind != REQUEST_DELETE_ORPHAN &&
 		op->request.kind != REQUEST_UNWATCH;
 }
 
-/* Call the handler of an owner, if it is still there. */
-static void
-tell_owner(Flight *flight, uint32 id, const RequestAnswer *answer)
-{
-	Owner	   *owner = hash_search(flight->owners, &id, HASH_FIND, NULL);
-
-	if (owner)
-		owner->handler(owner->data, answer);
-}
-
 /*
- * Deliver an answer.  If the result is unknown, the next flight is delayed,
- * unless another operation of the group failed.
- */
-static void
-deliver_answer(Flight *flight, Operation *op)
-{
-	flight->proved(op);
-	if (is_awaited(flight, op))
-	{
-		int			code = op->answer.error;
-
-		complete_answer(op);
-		if (op->answer.result == REQUEST_UNKNOWN &&
-			code != OPERATION_NOT_SHARED &&
-			!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
-			flight_hold_back(flight);
-		tell_owner(flight, op->owner, &op->answer);
-	}
-	forget(op);
-}
-
-/* Tell owners that their watches have fired. */
-static void
-tell_watchers(Flight *flight)
-{
-	dlist_head *fired = &flight->watches.fired;
-
-	while (!dlist_is_empty(fired))
-	{
-		Watcher    *watcher = dlist_container(Watcher, node,
-											  dlist_pop_head_node(fired));
-		RequestAnswer answer = {
-			.event = flight->watches.fired_deleted ?
-			REQUEST_NODE_DELETED : REQUEST_NODE_TOUCHED,
-			.serial = watcher->serial
-		};
-		uint32		owner = watcher->owner;
-
-		pfree(watcher);
-		tell_owner(flight, owner, &answer);
-	}
-}
-
-/*
- * flight_next_event
- *		Deliver answers, and watches that have fired, to their owners, up to
- *		the next other event of the client or the library, or NULL.
+ * flight_complete_answer
+ *		Complete an answer for its owner; false if that does not wait for it.
  *
- * The caller frees that event.  A handler may close the session as its last
- * action.  Errors: as for client_check(); those of handlers.
+ * If the result is unknown, the next flight is delayed, unless another
+ * operation of the group failed.
  */
-ClientEvent *
-flight_next_event(Flight *flight)
+bool
+flight_complete_answer(Operation *op)
 {
-	for (;;)
-	{
-		ClientEvent *event;
-		Operation  *op;
+	RequestAnswer *answer = &op->answer;
+	int			code = answer->error;
 
-		client_check();
-		tell_watchers(flight);
-		event = client_next_message();
-		if (event == NULL)
-			event = client_next_event(flight->client);
-		if (event == NULL)
-			return NULL;
-		if (event->kind == CLIENT_EVENT_ANSWER)
-		{
-			op = take_answer(flight, (Operation *) event);
-			if (op)
-				deliver_answer(flight, op);
-		}
-		else if (event->kind == CLIENT_EVENT_WATCH)
-		{
-			fire(&flight->watches, event->string, event->code);
-			client_free_notice(event);
-		}
-		else
-			return event;
+	if (!is_awaited(op))
+		return false;
+	answer->kind = op->request.kind;
+	answer->serial = op->request.serial;
+	answer->result = operation_result(op);
+	if (code == ZNONODE && parents_code(op) != ZOK)
+		answer->error = parents_code(op);
+	answer->not_empty = code == ZNOTEMPTY;
+	answer->ours = client_is_ours(answer->ephemeral_owner);
+	if (operation_creates(op) && code == ZOK)
+	{
+		answer->batch = op->request.batch;
+		answer->token = answer->ours ? answer->czxid : 0;
 	}
+	if (answer->result == REQUEST_UNKNOWN && code != OPERATION_NOT_SHARED &&
+		!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
+		flight_hold_back();
+	return true;
 }

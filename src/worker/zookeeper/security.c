@@ -1,16 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * security.c
- *		Credentials, TLS and SASL for the library.
- *
- * Credentials (zklock.auth).  The directories of our contenders and, with
- * zklock.acl = creator, the contenders too, belong to their creator's
- * credentials: with others we could not even delete them.  So the session
- * continues to present the credentials that it began with, together with the
- * new ones, while there are contenders, and with zklock.acl = creator until
- * %clusters and our znode in it have an ACL for both (fleet.c).  Then the next
- * worker resumes it with the new ones only: credentials belong to a
- * connection, and cannot be withdrawn from it.
+ *		TLS and SASL for the library.
  *
  * TLS.  libzookeeper_mt reads the files itself, at each connection.  Known
  * facts of 3.8.0 and 3.9.3:
@@ -33,8 +24,8 @@
  *
  * libzookeeper_mt uses Cyrus SASL.  Known facts of 3.8.0, 3.9.3 and 2.1.28:
  *
- * - The program must initialize Cyrus SASL, and provide mutexes: each handle
- *   authenticates in its own thread.
+ * - The program must initialize Cyrus SASL.  It need not provide mutexes: only
+ *   a thread of the one handle authenticates.
  * - The library keeps the password with its callbacks, which handles must not
  *   share.  It has no function to free them, so a session has one set for the
  *   life of the process.
@@ -56,17 +47,14 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/fd.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/security.h"
-#include "worker/zookeeper/session.h"
 
 /* The longest file. */
 #define MAX_FILE_BYTES		(1024 * 1024)
@@ -92,49 +80,6 @@ typedef struct SaslParams
 	const char *mechanisms;
 	const void *callbacks;
 } SaslParams;
-
-/* What the session presents, in the form of session_write_auths(). */
-static char auths[ZK_AUTHS_SIZE];
-
-/*
- * What follows runs in the library's threads, too.
- */
-
-static void *
-allocate_mutex(void)
-{
-	pthread_mutex_t *mutex = malloc(sizeof(*mutex));
-
-	if (mutex != NULL && pthread_mutex_init(mutex, NULL) != 0)
-	{
-		free(mutex);
-		mutex = NULL;
-	}
-	return mutex;
-}
-
-static int
-lock_mutex(void *mutex)
-{
-	return pthread_mutex_lock(mutex);
-}
-
-static int
-unlock_mutex(void *mutex)
-{
-	return pthread_mutex_unlock(mutex);
-}
-
-static void
-dispose_mutex(void *mutex)
-{
-	pthread_mutex_destroy(mutex);
-	free(mutex);
-}
-
-/*
- * From here on, everything runs in the main thread.
- */
 
 /*
  * As PostgreSQL does for its own key: a file of ours must not be accessible to
@@ -262,7 +207,6 @@ find_library_problem(void)
 	if (initialized)
 		return NULL;
 	fault_enter_library(&saved);
-	sasl_set_mutex(allocate_mutex, lock_mutex, unlock_mutex, dispose_mutex);
 	rc = sasl_client_init(NULL);
 	fault_leave_library(&saved);
 	initialized = rc == 0;
@@ -346,96 +290,4 @@ sasl_params(void)
 	params.host = HOST;
 	params.mechanisms = "DIGEST-MD5";
 	return &params;
-}
-
-static char *
-find_auth(const char *auth)
-{
-	for (char *known = auths; known[0] != '\0'; known += strlen(known) + 1)
-		if (strcmp(known, auth) == 0)
-			return known;
-	return NULL;
-}
-
-static void
-forget_auth(char *auth)
-{
-	size_t		len = strlen(auth) + 1;
-
-	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
-}
-
-/* Begin with what the previous worker presented. */
-void
-auths_attach(void)
-{
-	session_read_auths(auths);
-}
-
-/*
- * auths_collect
- *		Add zklock.auth to the credentials to be presented; the others are
- *		dropped if there is no session, or if they are not needed because
- *		there are no contenders.
- *
- * Returns all credentials, as strings one after the other, then an empty one.
- */
-const char *
-auths_collect(bool needed)
-{
-	size_t		need = strlen(zklock_auth) + 1;
-	char	   *end = auths;
-
-	if (!status_is_alive() || !needed)
-		memset(auths, 0, sizeof(auths));
-	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
-	{
-		for (;;)
-		{
-			for (end = auths; end[0] != '\0'; end += strlen(end) + 1)
-				;
-			if (end + need < auths + sizeof(auths))
-				break;
-			forget_auth(auths); /* the oldest of many */
-		}
-		memcpy(end, zklock_auth, need);
-		end[need] = '\0';
-	}
-	session_write_auths(auths);
-	return auths;
-}
-
-/* Does the session present more than one credential? */
-bool
-auths_are_several(void)
-{
-	return auths[0] != '\0' && auths[strlen(auths) + 1] != '\0';
-}
-
-/* Does the session present credentials that are not zklock.auth's? */
-bool
-auths_are_old(void)
-{
-	if (!status_is_alive())
-		return false;
-	for (const char *auth = auths; auth[0] != '\0'; auth += strlen(auth) + 1)
-		if (strcmp(auth, zklock_auth) != 0)
-			return true;
-	return false;
-}
-
-/*
- * auths_forget_refused
- *		ZooKeeper has refused zklock.auth: let the next worker present the
- *		others.
- */
-void
-auths_forget_refused(void)
-{
-	char	   *refused = find_auth(zklock_auth);
-
-	if (refused == NULL)
-		return;
-	forget_auth(refused);
-	session_write_auths(auths);
 }

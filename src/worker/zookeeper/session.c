@@ -5,13 +5,12 @@
  *
  * It is opened, connects, is suspended and resumed, and ends.  It has a client
  * (client.c: the library's handle and the queue of events), and its operations
- * and watches (flight.c).  These do not know of this file: they are passed the
- * parts of the session that they work on.
+ * and watches (flight.c), which do not know of this file.
  *
- * session_next_event() has flight.c deliver answers and watches to the owners
- * of the requests; it handles other client events, or turns them into events
- * for the worker.  session_flush() sends.  An operation that the library will
- * never answer, because the session has ended, is forgotten with the session.
+ * session_next_event() delivers answers and watches to the owners of the
+ * requests; it handles other client events, or turns them into events for the
+ * worker.  session_flush() sends.  An operation that the library will never
+ * answer, because the session has ended, is forgotten with the session.
  *
  * Lease.  Each answer to a request that changes the tree proves to lease.c
  * that the session was alive.  Without such requests a heartbeat is sent: a
@@ -45,6 +44,15 @@
  * library sends one to remove watches only for a watch that it has; so one is
  * set before, on the topmost znode.
  *
+ * Credentials (zklock.auth).  The directories of our contenders and, with
+ * zklock.acl = creator, the contenders too, belong to their creator's
+ * credentials: with others we could not even delete them.  So the session
+ * continues to present the credentials that it began with, together with the
+ * new ones, while there are contenders, and with zklock.acl = creator until
+ * %clusters and our znode in it have an ACL for both (fleet.c).  Then the next
+ * worker resumes it with the new ones only: credentials belong to a
+ * connection, and cannot be withdrawn from it.
+ *
  * What a server sends is not trusted.  If it reports the end of a session
  * that, as far as the library knows, has not ended, that counts as a lost
  * answer; a session with an impossible ID or timeout ends the worker.
@@ -71,12 +79,12 @@
 
 #include "core/lock/lease.h"
 #include "core/mutation.h"
+#include "core/reason.h"
 #include "core/word.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
-#include "utils/memutils.h"
-#include "worker/zookeeper/client_private.h"
+#include "utils/hsearch.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
 #include "worker/zookeeper/session.h"
@@ -115,39 +123,45 @@ typedef enum FeatureProbe
 typedef struct Features
 {
 	FeatureProbe next;			/* the one to be sent, or that is out */
-	const Operation *out;		/* or NULL */
 	int			losses;			/* connections lost in a row while it was
 								 * out */
 	uint32		missing;		/* 1 << ZkFeature, of those not found */
 } Features;
 
-typedef struct Session
+/* An owner of requests. */
+typedef struct Owner
 {
-	Client		client;
-	Flight		flight;
-	Features	features;
+	uint32		id;				/* hash key, must be first */
+	RequestHandler handler;
+	void	   *data;
+} Owner;
+
+static HTAB *owners;			/* by ID */
+static uint32 ourselves;		/* the owner of this file's requests */
+static uint32 unmarked_owner;	/* see session_ignore_changes() */
+static bool changed = false;	/* see session_take_changes() */
+
+static Features features;
+
+static struct
+{
 	ClientEvent *delivered;		/* the source of the last event, or NULL */
 
 	/* the connection */
-	char		auths[ZK_AUTHS_SIZE];	/* as in SessionOptions ... */
-	const char *next_auth;		/* ... and the next one to be sent, or "" */
-	int			sync_checks;	/* number of sync checks without an answer,
-								 * with those of earlier connections */
-	bool		checked;		/* the server has answered the latest one, */
+	const char *next_auth;		/* of "auths", to be sent; or "" */
+	const Operation *sync_check;	/* the latest, while it is out; or NULL */
+	bool		checked;		/* the server has answered it, */
 	bool		synced;			/* and lacks nothing */
-	zoo_op_result_t sync_check_result;
 	int			silent_connections; /* lost in a row without any answer */
 
 	/* the lease */
 	Lease		lease;
 	int			first_timeout_ms;	/* of the session when it began; 0: not
 									 * yet */
-	bool		heartbeat_out;
-	uint32		heartbeat_ticket;	/* of the one that is out */
+	const Operation *heartbeat; /* while it is out, its ticket is its serial;
+								 * or NULL */
 	uint32		proved_ticket;	/* of the latest that was answered */
-} Session;
-
-static Session session;
+}			session;
 
 /* The state of the session, as published or to be published next. */
 static struct
@@ -156,8 +170,8 @@ static struct
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
 
-static bool changed = false;	/* see session_take_changes() */
-static uint32 unmarked_owner = NOBODY;	/* see session_ignore_changes() */
+/* What the session presents, in the form of session_write_auths(). */
+static char auths[ZK_AUTHS_SIZE];
 
 static const struct
 {
@@ -179,41 +193,27 @@ static const struct
 	}
 };
 
-/* Begin to probe. */
 static void
-features_init(Features *features)
+go_on(void)
 {
-	memset(features, 0, sizeof(*features));
-}
-
-/* Do not probe: the servers of the session have what zklock needs. */
-static void
-features_skip(Features *features)
-{
-	features->next = PROBE_NONE;
-}
-
-static void
-go_on(Features *features)
-{
-	if (features->next != PROBE_WATCH)
-		features->losses = 0;
-	features->next++;
+	if (features.next != PROBE_WATCH)
+		features.losses = 0;
+	features.next++;
 }
 
 /* The connection was lost while a probe was out. */
 static void
-note_loss(Features *features)
+note_loss(void)
 {
-	if (features->next == PROBE_WATCH)
+	if (features.next == PROBE_WATCH)
 		return;
-	if (++features->losses >= MAX_LOSSES)
+	if (++features.losses >= MAX_LOSSES)
 	{
-		features->missing |= 1 << probes[features->next].feature;
-		go_on(features);
+		features.missing |= 1 << probes[features.next].feature;
+		go_on();
 	}
-	else if (features->next == PROBE_REMOVE_WATCHES)
-		features->next = PROBE_WATCH;
+	else if (features.next == PROBE_REMOVE_WATCHES)
+		features.next = PROBE_WATCH;
 }
 
 /* Does a server answer so if it does not know the request? */
@@ -234,27 +234,24 @@ is_processed(int code)
 }
 
 /*
- * The probe that is out has been answered.  Returns false if that is no answer
- * of the server: the next probe has to wait for another sync check.
+ * The probe that is out has been answered.  If that is no answer of the server,
+ * the next probe has to wait for another sync check.
  */
-static bool
-features_answer(Features *features, int code)
+static void
+end_probe(int code)
 {
-	features->out = NULL;
-	if (code == ZCONNECTIONLOSS)
+	if (is_unknown(code) || is_processed(code))
 	{
-		note_loss(features);
-		return false;
+		if (is_unknown(code) && features.next != PROBE_WATCH)
+			features.missing |= 1 << probes[features.next].feature;
+		go_on();
+		return;
 	}
-	if (!is_unknown(code) && !is_processed(code))
-		return false;
-	if (is_unknown(code) && features->next != PROBE_WATCH)
-		features->missing |= 1 << probes[features->next].feature;
-	go_on(features);
-	return true;
+	if (code == ZCONNECTIONLOSS)
+		note_loss();
+	session.checked = false;
+	flight_hold_back();
 }
-
-static void take_proof(const Operation *op);
 
 /*
  * session_init
@@ -266,48 +263,16 @@ static void take_proof(const Operation *op);
 int
 session_init(void)
 {
-	int			fd = client_init_process();
-	MemoryContext context;
+	HASHCTL		ctl;
 
-	context = AllocSetContextCreate(TopMemoryContext, "zklock session",
-									ALLOCSET_DEFAULT_SIZES);
-	client_init(&session.client);
-	features_init(&session.features);
-	flight_init(&session.flight, &session.client, context, take_proof);
-	return fd;
-}
-
-/*
- * session_open
- *		Begin to connect to the session that "options" names, or to a new
- *		one.  The session must be closed.
- *
- * SESSION_FAILED is delivered if the library cannot begin (for example, cannot
- * resolve any server's name); SESSION_MESSAGE may explain it.  Errors: as for
- * client_open().
- */
-void
-session_open(const SessionOptions *options)
-{
-	const char *servers = options->servers;
-	clientid_t	id;
-
-	flight_begin(&session.flight, strlen(servers) - strcspn(servers, "/"));
-	memcpy(session.auths, options->auths, sizeof(session.auths));
-	session.next_auth = session.auths;
-
-	lease_begin(&session.lease, zk_now_ms());
-	session.lease.until = options->lease_until;
-	session.first_timeout_ms = options->first_timeout;
-	session.proved_ticket = options->ticket;
-	if (options->probed)
-		features_skip(&session.features);
-
-	id.client_id = options->client_id;
-	memcpy(id.passwd, options->passwd, sizeof(id.passwd));
-	client_open(&session.client, servers, options->timeout,
-				options->tls, options->sasl,
-				id.client_id != 0 ? &id : NULL, options->creator_acl);
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(uint32);
+	ctl.entrysize = sizeof(Owner);
+	owners = hash_create("zklock owners of requests", 256, &ctl,
+						 HASH_ELEM | HASH_BLOBS);
+	ourselves = session_add_owner(NULL, NULL);
+	flight_init();
+	return client_init();
 }
 
 /*
@@ -323,19 +288,19 @@ session_open(const SessionOptions *options)
 bool
 session_is_open(void)
 {
-	return session.client.state == CLIENT_OPEN || session_is_opening();
+	return client.state == CLIENT_OPEN || session_is_opening();
 }
 
 bool
 session_is_opening(void)
 {
-	return session.client.state == CLIENT_OPENING;
+	return client.state == CLIENT_OPENING;
 }
 
 bool
 session_is_closed(void)
 {
-	return session.client.state == CLIENT_CLOSED;
+	return client.state == CLIENT_CLOSED;
 }
 
 /* Free what the last event points to. */
@@ -358,35 +323,19 @@ void
 session_close(void)
 {
 	free_delivered();
-	client_close(&session.client);
-	session.features.out = NULL;
+	client_close();
+	session.sync_check = session.heartbeat = NULL;
 	session.synced = session.checked = false;
-	session.sync_checks = 0;
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
-	session.heartbeat_out = false;
-	flight_end(&session.flight);
+	flight_end();
 }
 
-/*
- * session_await_closed
- *		Wait until ZooKeeper has learned of the end of a session that is being
- *		closed, at most until this time, as of zk_now_ms().
- *
- * For a worker that ends.  Errors: as for session_next_event().
- */
+/* As client_await_closed(). */
 void
 session_await_closed(int64 until_ms)
 {
-	while (session.client.state == CLIENT_CLOSING && zk_now_ms() < until_ms)
-	{
-		ClientEvent *client_event = client_next_event(&session.client);
-
-		if (client_event)
-			client_free_notice(client_event);
-		else
-			client_await_event(until_ms);
-	}
+	client_await_closed(until_ms);
 }
 
 /*
@@ -398,14 +347,27 @@ session_await_closed(int64 until_ms)
 uint32
 session_add_owner(RequestHandler handler, void *data)
 {
-	return flight_add_owner(&session.flight, handler, data);
+	static uint32 last = NOBODY;
+	Owner	   *owner;
+	bool		found;
+
+	/* IDs wrap around, and some owners live long */
+	do
+	{
+		if (++last == NOBODY)
+			last++;
+		owner = hash_search(owners, &last, HASH_ENTER, &found);
+	} while (found);
+	owner->handler = handler;
+	owner->data = data;
+	return owner->id;
 }
 
 /* Remove an owner: its handler is no longer called. */
 void
 session_remove_owner(uint32 owner)
 {
-	flight_remove_owner(&session.flight, owner);
+	hash_search(owners, &owner, HASH_REMOVE, NULL);
 }
 
 /*
@@ -418,7 +380,7 @@ session_remove_owner(uint32 owner)
 void
 session_submit(uint32_t owner, const Request *request)
 {
-	flight_submit(&session.flight, owner, request);
+	(void) flight_submit(owner, request);
 }
 
 /*
@@ -467,7 +429,7 @@ host_name(void)
 void
 session_directory_deleted(const char *directory)
 {
-	flight_directory_deleted(&session.flight, directory);
+	flight_directory_deleted(directory);
 }
 
 /*
@@ -478,31 +440,41 @@ session_directory_deleted(const char *directory)
 static int
 lease_timeout_ms(void)
 {
-	int			timeout_ms = zoo_recv_timeout(session.client.handle);
+	int			timeout_ms = zoo_recv_timeout(client.handle);
 
 	return session.first_timeout_ms == 0 ? timeout_ms :
 		Min(timeout_ms, session.first_timeout_ms);
 }
 
+/*
+ * Begin to check that the server does not lag behind.  The answer to the check
+ * of an earlier connection does not count.
+ */
 static void
 send_sync_check(void)
 {
-	sigset_t	saved;
+	static const Request check = {.kind = REQUEST_CHECK,.path = "/"};
 
-	fault_enter_library(&saved);
-	session.sync_checks +=
-		client_send_check(&session.client, &session.sync_check_result,
-						  client_answer_sync_check, &session.client) == ZOK;
-	fault_leave_library(&saved);
+	session.sync_check = flight_send_alone(ourselves, &check);
+}
+
+/*
+ * Is an answer to come before anything else is sent?  That to a sync check is
+ * not if a mutation has made the session synced without it.
+ */
+static bool
+is_waiting(void)
+{
+	return flight_is_out() && !(session.synced && session.sync_check != NULL);
 }
 
 /* Would session_flush() send what is submitted now? */
 bool
 session_ready(void)
 {
-	return session.client.handle != NULL && session.client.connected &&
-		session.synced && !flight_is_out(&session.flight) &&
-		zk_now_ms() >= session.flight.resend_ms;
+	return client.handle != NULL && client.connected &&
+		session.synced && !is_waiting() &&
+		zk_now_ms() >= flight.resend_ms;
 }
 
 /*
@@ -516,26 +488,23 @@ int64
 session_flush(void)
 {
 	int64		now_ms = zk_now_ms();
-	int64		resend_ms = session.flight.resend_ms;
 	int64		again_ms;
 
-	if (session.client.handle == NULL)
+	if (client.handle == NULL)
 		return 0;
 	again_ms = lease_turn(&session.lease, lease_timeout_ms(), now_ms);
-	if (!session.client.connected || flight_is_out(&session.flight))
+	if (!client.connected || is_waiting())
 		return again_ms;
-	if (now_ms < resend_ms)
-		return zk_earlier(again_ms, resend_ms);
-	if (session.checked && session.features.next != PROBE_NONE)
-		session.features.out =
-			flight_send_alone(&session.flight,
-							  &probes[session.features.next].request, now_ms);
-	else if (session.checked && session.features.missing == 0)
+	if (now_ms < flight.resend_ms)
+		return zk_earlier(again_ms, flight.resend_ms);
+	if (!session.checked)
+		send_sync_check();
+	else if (features.next != PROBE_NONE)
+		(void) flight_send_alone(ourselves, &probes[features.next].request);
+	else if (features.missing == 0)
 		session.synced = true;
 	if (session.synced)
-		flight_send(&session.flight, now_ms);
-	else if (!session.checked && session.sync_checks == 0)
-		send_sync_check();
+		flight_send(now_ms);
 	return again_ms;
 }
 
@@ -550,9 +519,10 @@ session_flush(void)
 int64
 session_keep_lease(uint32 ticket, bool needed)
 {
+	Request		check = {.kind = REQUEST_CHECK,.path = "/",.serial = ticket};
 	int64		due_ms;
 
-	if (!session.client.connected || session.heartbeat_out)
+	if (!client.connected || session.heartbeat != NULL)
 		return 0;
 	if (ticket == session.proved_ticket)
 	{
@@ -562,9 +532,7 @@ session_keep_lease(uint32 ticket, bool needed)
 		if (zk_now_ms() < due_ms)
 			return due_ms;
 	}
-	flight_submit_heartbeat(&session.flight);
-	session.heartbeat_out = true;
-	session.heartbeat_ticket = ticket;
+	session.heartbeat = flight_submit(ourselves, &check);
 	return 0;
 }
 
@@ -581,81 +549,109 @@ session_lease(uint32 *ticket)
 	return session.lease.until;
 }
 
-/* The probe has been answered, or was lost. */
-static void
-end_probe(int code)
-{
-	if (features_answer(&session.features, code))
-		return;
-	session.checked = false;
-	flight_hold_back(&session.flight);
-}
-
-static void
-end_heartbeat(bool proof)
-{
-	session.heartbeat_out = false;
-	if (proof)
-		session.proved_ticket = session.heartbeat_ticket;
-	else
-		flight_hold_back(&session.flight);
-}
-
-/*
- * Note what an answer, which is about to be delivered, proves of the session,
- * or of the server.
- */
-static void
-take_proof(const Operation *op)
-{
-	bool		proof = flight_is_proof(op);
-	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
-		session.flight.sent_ms;
-
-	if (proof && session.client.connected &&
-		sent_ms != session.lease.last_sent)
-		lease_prove(&session.lease, lease_timeout_ms(), sent_ms,
-					zk_now_ms());
-	if (op == session.features.out)
-		end_probe(op->answer.error);
-	else if (operation_is_heartbeat(op))
-		end_heartbeat(proof);
-	else if (proof && op->owner != unmarked_owner)
-		changed = true;
-}
-
 /* The server lacks what zklock needs. */
 static bool
 fill_unfit(uint32 missing, SessionEvent *event)
 {
 	event->kind = SESSION_UNFIT;
 	event->missing = missing;
-	features_init(&session.features);	/* the next one may have it */
+	memset(&features, 0, sizeof(features)); /* the next one may have it */
 	return true;
 }
 
 /*
- * A sync check has been answered, or has failed; returns as take_event().
- *
- * If another one is out, this one may be that of an earlier connection.
+ * The sync check has been answered, or has failed.  Returns false if *event is
+ * not filled in: the worker need not know.
  */
 static bool
 end_sync_check(int code, SessionEvent *event)
 {
-	if (--session.sync_checks > 0)
-		return false;
-	if (session.client.connected && client_is_leaders(code))
+	session.sync_check = NULL;
+	if (client.connected && client_is_leaders(code))
 	{
 		session.silent_connections = 0;
 		session.checked = true;
-		if (session.features.next == PROBE_NONE)
-			session.synced = session.features.missing == 0;
+		if (features.next == PROBE_NONE)
+			session.synced = features.missing == 0;
 		return false;
 	}
-	if (session.client.connected && code == ZUNIMPLEMENTED)
+	if (client.connected && code == ZUNIMPLEMENTED)
 		return fill_unfit(1 << ZK_FEATURE_MULTI, event);
-	flight_hold_back(&session.flight);
+	flight_hold_back();
+
+	/* the library only logs that the server closes the connection */
+	if (code != ZSESSIONCLOSEDREQUIRESASLAUTH)
+		return false;
+	event->kind = SESSION_MESSAGE;
+	event->message = REASON_UNWELCOME;
+	return true;
+}
+
+static void
+end_heartbeat(bool proof)
+{
+	if (proof)
+		session.proved_ticket = session.heartbeat->request.serial;
+	else
+		flight_hold_back();
+	session.heartbeat = NULL;
+}
+
+/* Does an answer prove the session alive?  That to a sync check need not. */
+static bool
+take_proof(const Operation *op)
+{
+	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
+		flight.sent_ms;
+
+	if (!flight_is_proof(op) ||
+		(operation_is_check(op) && op != session.heartbeat))
+		return false;
+	if (client.connected && sent_ms != session.lease.last_sent)
+		lease_prove(&session.lease, lease_timeout_ms(), sent_ms, zk_now_ms());
+	return true;
+}
+
+/* A request of ours has been answered; returns as end_sync_check(). */
+static bool
+end_own_request(const Operation *op, bool proof, SessionEvent *event)
+{
+	if (!operation_is_check(op))
+		end_probe(op->answer.error);
+	else if (op == session.heartbeat)
+		end_heartbeat(proof);
+	else if (op == session.sync_check)
+		return end_sync_check(op->answer.error, event);
 	return false;
+}
+
+/* Call the handler of an owner, if it is still there. */
+static void
+tell_owner(uint32 id, const RequestAnswer *answer)
+{
+	Owner	   *owner = hash_search(owners, &id, HASH_FIND, NULL);
+
+	if (owner)
+		owner->handler(owner->data, answer);
+}
+
+/* Deliver an answer; returns as end_sync_check(). */
+static bool
+deliver_answer(Operation *op, SessionEvent *event)
+{
+	bool		proof = take_proof(op);
+	bool		result = false;
+
+	if (op->owner == ourselves)
+		result = end_own_request(op, proof, event);
+	else
+	{
+		changed |= proof && op->owner != unmarked_owner;
+		if (flight_complete_answer(op))
+			tell_owner(op->owner, &op->answer);
+	}
+	flight_forget(op);
+	return result;
 }
 
 /*
@@ -664,9 +660,9 @@ end_sync_check(int code, SessionEvent *event)
  * barrier.
  */
 static void
-check_sync(void)
+begin_connection(void)
 {
-	zhandle_t  *handle = session.client.handle;
+	zhandle_t  *handle = client.handle;
 	sigset_t	saved;
 
 	fault_enter_library(&saved);
@@ -675,7 +671,7 @@ check_sync(void)
 						strlen(session.next_auth), NULL, NULL) == ZOK)
 		session.next_auth += strlen(session.next_auth) + 1;
 	fault_leave_library(&saved);
-	session.client.connected = true;
+	client.connected = true;
 	session.checked = false;
 	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
 		session.synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
@@ -694,8 +690,8 @@ check_sync(void)
 static void
 check_granted(void)
 {
-	int			timeout_ms = zoo_recv_timeout(session.client.handle);
-	int64_t		client_id = zoo_client_id(session.client.handle)->client_id;
+	int			timeout_ms = zoo_recv_timeout(client.handle);
+	int64_t		client_id = zoo_client_id(client.handle)->client_id;
 
 	if (timeout_ms >= MIN_GRANTED_TIMEOUT_MS &&
 		timeout_ms <= MAX_GRANTED_TIMEOUT_MS && client_id != 0)
@@ -716,7 +712,7 @@ static bool
 is_change(int state)
 {
 	if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
-		return zoo_state(session.client.handle) == state;
+		return zoo_state(client.handle) == state;
 	return state == ZOO_CONNECTED_STATE || state == ZOO_CONNECTING_STATE ||
 		state == ZOO_ASSOCIATING_STATE;
 }
@@ -725,12 +721,12 @@ is_change(int state)
 static void
 end_connection(void)
 {
-	if (session.client.connected)
+	if (client.connected)
 		session.silent_connections++;
-	session.client.connected = false;
+	client.connected = false;
 	session.checked = false;
 	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
-	flight_disconnect(&session.flight);
+	flight_disconnect();
 	lease_disconnect(&session.lease);
 }
 
@@ -743,7 +739,7 @@ fill_state(int state, SessionEvent *event)
 	if (state == ZOO_CONNECTED_STATE)
 	{
 		check_granted();
-		check_sync();
+		begin_connection();
 		event->kind = SESSION_UP;
 		return true;
 	}
@@ -768,8 +764,6 @@ take_event(const ClientEvent *client_event, SessionEvent *event)
 
 	switch (client_event->kind)
 	{
-		case CLIENT_EVENT_SYNC_CHECKED:
-			return end_sync_check(code, event);
 		case CLIENT_EVENT_STATE:
 			return fill_state(code, event);
 		case CLIENT_EVENT_MESSAGE:
@@ -777,13 +771,15 @@ take_event(const ClientEvent *client_event, SessionEvent *event)
 			event->message = client_event->string;
 			return true;
 		case CLIENT_EVENT_CLOSED:
-			flight_forget_out(&session.flight);
+			flight_forget_out();
 			event->kind = SESSION_FAILED;
 			event->error = code;
 			return code != 0;
-		case CLIENT_EVENT_ANSWER:
 		case CLIENT_EVENT_WATCH:
-			break;				/* handled by flight.c */
+			flight_fire(client_event->string, code);
+			break;
+		case CLIENT_EVENT_ANSWER:
+			break;				/* handled by deliver_answer() */
 	}
 	return false;
 }
@@ -841,20 +837,32 @@ bool
 session_next_event(SessionEvent *event)
 {
 	ClientEvent *client_event;
+	RequestAnswer answer;
+	uint32		owner;
 
-	free_delivered();
-	while ((client_event = flight_next_event(&session.flight)) != NULL)
+	memset(event, 0, sizeof(*event));
+	for (;;)
 	{
-		memset(event, 0, sizeof(*event));
+		free_delivered();
+		while (flight_next_fired(&owner, &answer))
+			tell_owner(owner, &answer);
+		client_event = client_next_event();
+		if (client_event == NULL)
+			break;
+		if (client_event->kind == CLIENT_EVENT_ANSWER)
+		{
+			Operation  *op = flight_take_answer((Operation *) client_event);
+
+			if (op && deliver_answer(op, event))
+				return true;
+			continue;
+		}
 		session.delivered = client_event;
 		if (take_event(client_event, event))
 			return true;
-		free_delivered();
 	}
-	memset(event, 0, sizeof(*event));
-	return session.checked && session.features.next == PROBE_NONE &&
-		session.features.missing != 0 &&
-		fill_unfit(session.features.missing, event);
+	return session.checked && features.next == PROBE_NONE &&
+		features.missing != 0 && fill_unfit(features.missing, event);
 }
 
 /*
@@ -869,7 +877,7 @@ bool
 session_is_stuck(void)
 {
 	return session.silent_connections >= MAX_SILENT_CONNECTIONS ||
-		client_hangs(&session.client);
+		client_hangs();
 }
 
 /* ZooKeeper's text for an error code. */
@@ -973,7 +981,7 @@ fill_server(char server[ZK_SERVER_SIZE])
 	char		host[NI_MAXHOST];
 	char		port[NI_MAXSERV];
 
-	if (zookeeper_get_connected_host(session.client.handle,
+	if (zookeeper_get_connected_host(client.handle,
 									 (struct sockaddr *) &address,
 									 &size) != NULL &&
 		getnameinfo((struct sockaddr *) &address, size, host, sizeof(host),
@@ -993,7 +1001,7 @@ bool
 status_set_up(void)
 {
 	ZkSessionInfo *info = &current.info;
-	zhandle_t  *handle = session.client.handle;
+	zhandle_t  *handle = client.handle;
 	const clientid_t *id = zoo_client_id(handle);
 	bool		is_new = info->client_id != id->client_id;
 
@@ -1124,16 +1132,6 @@ is_settled(void)
 	return status_is_alive() || session_is_open();
 }
 
-/* The chroot of the session to be opened. */
-const char *
-status_settle_chroot(void)
-{
-	if (!is_settled())
-		strlcpy(current.info.chroot, chroot_of(zklock_servers),
-				sizeof(current.info.chroot));
-	return current.info.chroot;
-}
-
 /* The chroot of the session, whether open yet or not. */
 const char *
 status_chroot(void)
@@ -1155,9 +1153,136 @@ status_chroot_changed(void)
 		strcmp(current.info.chroot, chroot_of(zklock_servers)) != 0;
 }
 
+/*
+ * session_open
+ *		Begin to connect: to "other", a session to be closed, unless that is
+ *		NULL; else to the session that is published, or to a new one.
+ *
+ * The session must be closed, and auths_collect() have been called.
+ * SESSION_FAILED is delivered if the library cannot begin (for example, cannot
+ * resolve any server's name); SESSION_MESSAGE may explain it.  Errors: as for
+ * client_open().
+ */
+void
+session_open(const SessionKey *other)
+{
+	ZkSessionInfo *info = &current.info;
+	SessionKey	key = {.client_id = info->client_id};
+	bool		resumes = other == NULL && info->client_id != 0;
+	int64		now_ms = zk_now_ms();
+
+	memcpy(key.passwd, info->passwd, sizeof(key.passwd));
+	if (!is_settled())
+		strlcpy(info->chroot, chroot_of(zklock_servers), sizeof(info->chroot));
+	flight.chroot_len = strlen(info->chroot);
+	session.next_auth = auths;
+
+	/* a shorter timeout counts from when the server learns of it */
+	if (resumes && zklock_session_timeout < info->timeout)
+		lease_shorten(now_ms + zklock_session_timeout -
+					  zklock_session_timeout / 20);
+	lease_begin(&session.lease, now_ms);
+	session.lease.until = resumes ? lease_read_ms() : 0;
+	session.first_timeout_ms = resumes ? info->first_timeout : 0;
+	session.proved_ticket = proof_latest();
+	if (resumes && info->probed)
+		features.next = PROBE_NONE;
+	client_open(psprintf("%s%s", servers_for_library(zklock_servers),
+						 info->chroot), other ? other : &key);
+}
+
 /* Is the session to end, so that no contender is begun? */
 bool
 status_is_ending(void)
 {
 	return current.closing || status_chroot_changed();
+}
+
+static char *
+find_auth(const char *auth)
+{
+	for (char *known = auths; known[0] != '\0'; known += strlen(known) + 1)
+		if (strcmp(known, auth) == 0)
+			return known;
+	return NULL;
+}
+
+static void
+forget_auth(char *auth)
+{
+	size_t		len = strlen(auth) + 1;
+
+	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
+}
+
+/* Begin with what the previous worker presented. */
+void
+auths_attach(void)
+{
+	session_read_auths(auths);
+}
+
+/*
+ * auths_collect
+ *		Add zklock.auth to the credentials to be presented; the others are
+ *		dropped if there is no session, or if they are not needed because
+ *		there are no contenders.
+ */
+void
+auths_collect(bool needed)
+{
+	size_t		need = strlen(zklock_auth) + 1;
+	char	   *end = auths;
+
+	if (!status_is_alive() || !needed)
+		memset(auths, 0, sizeof(auths));
+	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
+	{
+		for (;;)
+		{
+			for (end = auths; end[0] != '\0'; end += strlen(end) + 1)
+				;
+			if (end + need < auths + sizeof(auths))
+				break;
+			forget_auth(auths); /* the oldest of many */
+		}
+		memcpy(end, zklock_auth, need);
+		end[need] = '\0';
+	}
+	session_write_auths(auths);
+}
+
+/* Does the session present more than one credential? */
+bool
+auths_are_several(void)
+{
+	return auths[0] != '\0' && auths[strlen(auths) + 1] != '\0';
+}
+
+/* Does the session present credentials that are not zklock.auth's? */
+bool
+auths_are_old(void)
+{
+	if (!status_is_alive())
+		return false;
+	for (const char *auth = auths; auth[0] != '\0'; auth += strlen(auth) + 1)
+		if (strcmp(auth, zklock_auth) != 0)
+			return true;
+	return false;
+}
+
+/*
+ * auths_forget_refused
+ *		ZooKeeper has refused zklock.auth: let the next worker present the
+ *		others.
+ */
+void
+auths_forget_refused(void)
+{
+	char	   *refused = find_auth(zklock_auth);
+
+	if (refused == NULL)
+		return;
+	forget_auth(refused);
+	session_write_auths(auths);
 }

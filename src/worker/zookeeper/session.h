@@ -16,23 +16,7 @@
 #include "core/lock/znode.h"
 #include "core/request.h"
 #include "shared/session_info.h"
-
-typedef struct SessionOptions
-{
-	const char *servers;		/* host:port,... with an optional chroot */
-	int			timeout;		/* ms, as requested */
-	const char *auths;			/* ZK_AUTHS_SIZE bytes: "user:password" for
-								 * digest, each with its terminator, then "" */
-	const char *tls;			/* as for client_open(); NULL: unencrypted */
-	const struct SaslParams *sasl;	/* likewise; NULL: no SASL */
-	bool		creator_acl;	/* our znodes only for these credentials */
-	int64_t		client_id;		/* session to resume, or 0 */
-	char		passwd[ZK_PASSWD_SIZE];
-	int			first_timeout;	/* ms, as granted when it began */
-	bool		probed;			/* its servers have what zklock needs */
-	int64_t		lease_until;	/* last known result of session_lease() */
-	uint32_t	ticket;			/* of the latest proof */
-} SessionOptions;
+#include "worker/zookeeper/session_file.h"
 
 typedef enum SessionEventKind
 {
@@ -57,7 +41,7 @@ typedef struct SessionEvent
 } SessionEvent;
 
 extern int	session_init(void);
-extern void session_open(const SessionOptions *options);
+extern void session_open(const SessionKey *other);
 extern bool session_is_open(void);
 extern bool session_is_opening(void);
 extern bool session_is_closed(void);
@@ -102,9 +86,15 @@ extern void status_set_closed(void);
 extern void status_set_closing(void);
 extern void status_set_draining(bool draining);
 extern bool status_set_error(const char *error);
-extern const char *status_settle_chroot(void);
 extern const char *status_chroot(void);
 extern bool status_chroot_changed(void);
 extern bool status_is_ending(void);
+
+/* The credentials that it presents. */
+extern void auths_attach(void);
+extern void auths_collect(bool needed);
+extern bool auths_are_several(void);
+extern bool auths_are_old(void);
+extern void auths_forget_refused(void);
 
 #endif							/* ZKLOCK_SESSION_H */

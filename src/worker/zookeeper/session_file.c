@@ -66,7 +66,6 @@
 
 /* In the data directory, which is every process's working directory. */
 #define SESSION_FILE		PG_TEMP_FILE_PREFIX ".zklock_session"
-#define SESSION_FILE_NEW	SESSION_FILE ".new"
 
 #define BOOT_ID_FILE		"/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_SIZE		36
@@ -169,41 +168,6 @@ session_file_place(void)
 }
 
 /*
- * Create the file under its new name; false after an error, which is logged.
- */
-static bool
-create_file(const SessionFile *file)
-{
-	bool		written;
-	int			fd;
-
-	/* a worker may have died while doing this */
-	(void) unlink(SESSION_FILE_NEW);
-	fd = OpenTransientFilePerm(SESSION_FILE_NEW,
-							   O_CREAT | O_EXCL | O_WRONLY | PG_BINARY,
-							   S_IRUSR | S_IWUSR);
-	if (fd < 0)
-	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not create file \"%s\": %m", SESSION_FILE_NEW)));
-		return false;
-	}
-
-	errno = 0;
-	written = write(fd, file, sizeof(*file)) == sizeof(*file);
-	if (!written && errno == 0)
-		errno = ENOSPC;
-	if (CloseTransientFile(fd) != 0)
-		written = false;
-	if (!written)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", SESSION_FILE_NEW)));
-	return written;
-}
-
-/*
  * session_file_remove
  *		There is no session any more.
  */
@@ -219,28 +183,34 @@ session_file_remove(void)
 /*
  * session_file_write
  *		Replace the file: this is the session.
+ *
+ * The former one is of a session that has ended.  It is not overwritten, since
+ * a copy of the data directory may have it as a hard link.
  */
 void
 session_file_write(const SessionKey *key)
 {
 	SessionFile file;
+	int			fd;
 
+	session_file_remove();
 	if (!fill_place(&file))
 		return;
 	file.client_id = key->client_id;
 	memcpy(file.passwd, key->passwd, ZK_PASSWD_SIZE);
 	file.crc = checksum(&file);
 
-	if (create_file(&file))
-	{
-		if (rename(SESSION_FILE_NEW, SESSION_FILE) == 0)
-			return;
+	fd = OpenTransientFilePerm(SESSION_FILE,
+							   O_CREAT | O_EXCL | O_WRONLY | PG_BINARY,
+							   S_IRUSR | S_IWUSR);
+	if (fd >= 0)
+		errno = ENOSPC;			/* if less is written without an error */
+	if (fd < 0 || write(fd, &file, sizeof(file)) != sizeof(file))
 		ereport(LOG,
 				(errcode_for_file_access(),
-				 errmsg("could not rename file \"%s\" to \"%s\": %m",
-						SESSION_FILE_NEW, SESSION_FILE)));
-	}
-	(void) unlink(SESSION_FILE_NEW);
+				 errmsg("could not write file \"%s\": %m", SESSION_FILE)));
+	if (fd >= 0)
+		CloseTransientFile(fd);
 }
 
 /* Why the file is not valid in this place and boot, or NULL. */

@@ -46,21 +46,13 @@ extern uint32 __real_proof_ask(void);
 extern uint32 __wrap_proof_ask(void);
 extern void __real_lease_shorten(int64 until_ms);
 extern void __wrap_lease_shorten(int64 until_ms);
-extern void __real_flight_init(Flight *flight, Client *client,
-							   MemoryContext context,
-							   void (*proved) (const Operation *op));
-extern void __wrap_flight_init(Flight *flight, Client *client,
-							   MemoryContext context,
-							   void (*proved) (const Operation *op));
 extern int64 __real_session_flush(void);
 extern int64 __wrap_session_flush(void);
 
-extern int	__real_client_send_check(Client *client, zoo_op_result_t *checked,
-									 void_completion_t callback,
-									 const void *data);
-extern int	__wrap_client_send_check(Client *client, zoo_op_result_t *checked,
-									 void_completion_t callback,
-									 const void *data);
+extern const Operation *__real_flight_send_alone(uint32_t owner,
+												 const Request *request);
+extern const Operation *__wrap_flight_send_alone(uint32_t owner,
+												 const Request *request);
 extern bool __real_deadlock_request(Deadlocks *d, Request *request);
 extern bool __wrap_deadlock_request(Deadlocks *d, Request *request);
 extern ZkClaimState __real_claim_renew(const ClaimToken *token, int64 ttl_us,
@@ -75,7 +67,6 @@ extern int32_t __real_directory_next(const char *path);
 extern int32_t __wrap_directory_next(const char *path);
 
 static bool looked;				/* in this iteration of the main loop */
-static Flight *flight_of_session;
 
 void
 __wrap_waits_scan(Waits *result, int64 wait_us)
@@ -131,14 +122,6 @@ __wrap_lease_shorten(int64 until_ms)
 	check_lease(instance_number(sim_instance()), until_ms * 1000);
 }
 
-void
-__wrap_flight_init(Flight *flight, Client *client, MemoryContext context,
-				   void (*proved) (const Operation *op))
-{
-	flight_of_session = flight;
-	__real_flight_init(flight, client, context, proved);
-}
-
 /* The bytes of the watch that session.c sets to probe for its removal. */
 #define PROBE_BYTES		23
 
@@ -149,29 +132,26 @@ __wrap_flight_init(Flight *flight, Client *client, MemoryContext context,
 int64
 __wrap_session_flush(void)
 {
-	const Flight *flight = flight_of_session;
-
-	if (flight != NULL && flight->client->connected && !flight_is_out(flight))
+	if (client.connected && !flight_is_out())
 		check_watches(instance_number(sim_instance()),
-					  library_watch_bytes(flight->client->handle),
-					  flight->watches.bytes + PROBE_BYTES);
+					  library_watch_bytes(client.handle),
+					  flight.watch_bytes + PROBE_BYTES);
 	looked = false;
 	return __real_session_flush();
 }
 
-int
-__wrap_client_send_check(Client *client, zoo_op_result_t *checked,
-						 void_completion_t callback, const void *data)
+const Operation *
+__wrap_flight_send_alone(uint32_t owner, const Request *request)
 {
-	bool		tries = callback == client_answer_sync_check;
-	int			rc;
+	bool		tries = request->kind == REQUEST_CHECK;
+	const Operation *op;
 
 	if (tries)
-		library_try_connection(client->handle, true);
-	rc = __real_client_send_check(client, checked, callback, data);
+		library_try_connection(client.handle, true);
+	op = __real_flight_send_alone(owner, request);
 	if (tries)
-		library_try_connection(client->handle, false);
-	return rc;
+		library_try_connection(client.handle, false);
+	return op;
 }
 
 /* The worker ends a deadlock: the last part of that begins with its hash. */

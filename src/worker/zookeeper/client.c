@@ -918,14 +918,17 @@ bool
 client_hangs(Client *client)
 {
 	int64		now_ms = zk_now_ms();
-	int			most_ms = zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT;
+	int			most_ms;
 
 	if (!is_in_handshake(client->handle))
+	{
 		client->handshake_since_ms = 0;
-	else if (client->handshake_since_ms == 0)
+		return false;
+	}
+	if (client->handshake_since_ms == 0)
 		client->handshake_since_ms = now_ms;
-	return client->handshake_since_ms != 0 &&
-		now_ms - client->handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
+	most_ms = zoo_recv_timeout(client->handle) / HANDSHAKES_PER_TIMEOUT;
+	return now_ms - client->handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
 }
 
 /*

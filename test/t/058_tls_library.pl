@@ -113,6 +113,9 @@ is(sql($a, 'CREATE ROLE nobody; SET ROLE nobody; SHOW zklock.tls_key')->{sqlstat
 	hand_over($holder, $waiter, 'a lock goes to an instance without TLS');
 }
 
+# The end of a session, which the worker closes while it has no connection.
+lose_session($a, $zk->client(timeout => 60));
+
 # Many at a time, in flights whose answers come together.
 for my $node ($a)
 {

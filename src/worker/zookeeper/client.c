@@ -840,14 +840,17 @@ bool
 client_hangs(void)
 {
 	int64		now_ms = zk_now_ms();
-	int			most_ms = zoo_recv_timeout(client.handle) / HANDSHAKES_PER_TIMEOUT;
+	int			most_ms;
 
 	if (!is_in_handshake(client.handle))
+	{
 		handshake_since_ms = 0;
-	else if (handshake_since_ms == 0)
+		return false;
+	}
+	if (handshake_since_ms == 0)
 		handshake_since_ms = now_ms;
-	return handshake_since_ms != 0 &&
-		now_ms - handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
+	most_ms = zoo_recv_timeout(client.handle) / HANDSHAKES_PER_TIMEOUT;
+	return now_ms - handshake_since_ms >= Max(most_ms, MIN_HANDSHAKE_MS);
 }
 
 /*

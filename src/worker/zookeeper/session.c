@@ -608,13 +608,13 @@ end_own_request(const Operation *op, bool proof, SessionEvent *event)
 	return false;
 }
 
-/* Call the handler of an owner, if it is still there. */
+/* Call the handler of an owner, if it is still there; we have none. */
 static void
 tell_owner(uint32 id, const RequestAnswer *answer)
 {
 	Owner	   *owner = hash_search(owners, &id, HASH_FIND, NULL);
 
-	if (owner)
+	if (owner && owner->handler)
 		owner->handler(owner->data, answer);
 }
 

@@ -564,6 +564,21 @@ value_of(Checked setting)
 		word_of(setting, *checked[setting].word) : *checked[setting].string;
 }
 
+/* What is wrong with a setting of TLS or SASL beside the others, or NULL. */
+static const char *
+find_set_problem(Checked setting)
+{
+	bool		empty = (*checked[setting].string)[0] == '\0';
+
+	if (setting <= TLS_KEY)
+		return tls_is_wanted() && empty ?
+			"TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\"." : NULL;
+	if (sasl_is_wanted() && empty)
+		return "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".";
+	return sasl_is_wanted() && tls_is_wanted() ?
+		"The ZooKeeper client library cannot combine SASL with its TLS." : NULL;
+}
+
 /* Fill in "wrong" if there is a problem. */
 static bool
 is_wrong(Checked setting, const char *problem, ZkWrongSetting *wrong)
@@ -575,27 +590,6 @@ is_wrong(Checked setting, const char *problem, ZkWrongSetting *wrong)
 	wrong->problem = problem;
 	wrong->sqlstate = problem_code(problem, ERRCODE_CONFIG_FILE_ERROR);
 	return true;
-}
-
-/* Is one of these settings wrong by itself? */
-static bool
-any_is_wrong(Checked first, Checked last, ZkWrongSetting *wrong)
-{
-	for (Checked i = first; accepted_wrong && i <= last; i++)
-		if (is_wrong(i, find_problem(i, value_of(i)), wrong))
-			return true;
-	return false;
-}
-
-/* Is one of these settings empty, which must be set together? */
-static bool
-is_incomplete(Checked first, Checked last, const char *problem,
-			  ZkWrongSetting *wrong)
-{
-	for (Checked i = first; i <= last; i++)
-		if ((*checked[i].string)[0] == '\0')
-			return is_wrong(i, problem, wrong);
-	return false;
 }
 
 /*
@@ -611,20 +605,13 @@ bool
 zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 {
 	memset(wrong, 0, sizeof(*wrong));
-	return any_is_wrong(SERVERS, SASL_PASSWORD_FILE, wrong) ||
-		(tls_is_wanted() &&
-		 is_incomplete(TLS_CA, TLS_KEY,
-					   "TLS needs \"zklock.tls_ca\", \"zklock.tls_cert\" and \"zklock.tls_key\".",
-					   wrong)) ||
-		(sasl_is_wanted() &&
-		 is_incomplete(SASL_USER, SASL_PASSWORD_FILE,
-					   "SASL needs \"zklock.sasl_user\" and \"zklock.sasl_password_file\".",
-					   wrong)) ||
-		(tls_is_wanted() && sasl_is_wanted() &&
-		 is_wrong(SASL_USER,
-				  "The ZooKeeper client library cannot combine SASL with its TLS.",
-				  wrong)) ||
-		(locks && any_is_wrong(ROOT, ADVISORY_NAMESPACE, wrong));
+	for (Checked i = SERVERS; accepted_wrong && i < (locks ? NCHECKED : ROOT); i++)
+		if (is_wrong(i, find_problem(i, value_of(i)), wrong))
+			return true;
+	for (Checked i = TLS_CA; i <= SASL_PASSWORD_FILE; i++)
+		if (is_wrong(i, find_set_problem(i), wrong))
+			return true;
+	return false;
 }
 
 /*
@@ -651,6 +638,11 @@ show_auth(void)
 static void
 define_session_settings(void)
 {
+	static const GucStringCheckHook secure_hooks[] = {
+		check_tls_ca, check_tls_cert, check_tls_key, check_sasl_user,
+		check_sasl_password_file
+	};
+
 	admit_wrong_word(ACL);
 
 	DefineCustomStringVariable("zklock.servers",
@@ -672,17 +664,6 @@ define_session_settings(void)
 							 "Sets who may use the znodes of this server: anyone, or only clients with the same credentials.",
 							 NULL, &zklock_acl, ZK_ACL_OPEN, acl_options,
 							 PGC_SIGHUP, 0, check_acl, NULL, NULL);
-}
-
-/* Settings of TLS and SASL. */
-static void
-define_secure_settings(void)
-{
-	static const GucStringCheckHook secure_hooks[] = {
-		check_tls_ca, check_tls_cert, check_tls_key, check_sasl_user,
-		check_sasl_password_file
-	};
-
 	for (Checked i = TLS_CA; i <= SASL_PASSWORD_FILE; i++)
 	{
 		const CheckedSetting *secure = &checked[i];
@@ -695,11 +676,12 @@ define_secure_settings(void)
 	}
 }
 
-/* Settings of the locks: where they are, what they look like, how many. */
+/* Settings of the locks, and of those in place of advisory locks. */
 static void
 define_lock_settings(void)
 {
 	admit_wrong_word(NODE_FORMAT);
+	admit_wrong_word(ADVISORY_LOCKS);
 
 	DefineCustomStringVariable("zklock.root",
 							   "Sets the znode that contains the lock directories.",
@@ -722,14 +704,6 @@ define_lock_settings(void)
 							 "A wait that has lasted deadlock_timeout is published in ZooKeeper and followed there.",
 							 &zklock_deadlock_check, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-}
-
-/* Settings of what stands in for advisory locks. */
-static void
-define_advisory_settings(void)
-{
-	admit_wrong_word(ADVISORY_LOCKS);
-
 	DefineCustomEnumVariable("zklock.advisory_locks",
 							 "Makes pg_advisory_lock and its siblings take locks in ZooKeeper.",
 							 "They are named \"advisory/<namespace>/<key>\" and exclude the sessions of all servers.",
@@ -818,9 +792,7 @@ void
 settings_define(void)
 {
 	define_session_settings();
-	define_secure_settings();
 	define_lock_settings();
-	define_advisory_settings();
 	define_size_settings();
 	define_transaction_settings();
 	MarkGUCPrefixReserved("zklock");

@@ -50,7 +50,6 @@
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
-#include "shared/test_build.h"
 #include "shared/text.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -293,17 +292,23 @@ end_old_session(bool expired)
 static void
 end_session(const char *why)
 {
+	ZkSessionInfo *info = status();
+
 	if (status_is_alive())
 		ereport(LOG,
 				(errmsg("ZooKeeper session 0x%llx has ended",
-						(unsigned long long) status()->client_id),
+						(unsigned long long) info->client_id),
 				 errdetail_internal("%s", why)));
 	contenders_expire();
 	session_close();
 	session_file_remove();
 	directories_forget();
 	fleet_end_session();
-	status_set_ended();
+	info->client_id = 0;
+	memset(info->passwd, 0, sizeof(info->passwd));
+	info->probed = false;
+	info->server[0] = '\0';
+	status_publish(ZK_SESSION_CONNECTING);
 	deadlock_end_session();
 	lifecycle.close_at_ms = 0;
 	contenders_take_over();
@@ -439,16 +444,20 @@ replace_if_stuck(void)
 static void
 set_suspended(void)
 {
+	ZkSessionInfo *info = status();
+
 	directories_disconnect();
 	contenders_watch_queues(false);
 	if (latest_reason[0] != '\0')
 		(void) status_set_error(latest_reason);
-	status_set_suspended();
+	info->server[0] = '\0';
+	status_publish(info->client_id != 0 ?
+				   ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 	ereport(LOG,
 			(errmsg("lost the connection to ZooKeeper"),
-			 status()->client_id != 0 ?
+			 info->client_id != 0 ?
 			 errdetail("Locks and places in queues are kept if the session is resumed within its timeout of %d ms.",
-					   status()->timeout) : 0));
+					   info->timeout) : 0));
 	deadlock_set_connected(false);
 	replace_if_stuck();
 }
@@ -626,7 +635,7 @@ set_unfit(uint32 missing)
 								  server, names);
 
 	session_ended("Its server lacks requests that zklock needs.");
-	status_set_missing(missing);
+	status()->missing |= missing;
 	(void) status_set_error(reason);
 	status_publish(ZK_SESSION_DOWN);
 	lifecycle.reopen_at_ms = zk_now_ms() + UNFIT_DELAY_MS;
@@ -644,12 +653,12 @@ set_unfit(uint32 missing)
 static void
 note_early_end(void)
 {
-	const ZkSessionInfo *info = status();
+	ZkSessionInfo *info = status();
 
 	if (info->client_id == 0 || info->reconnects > 0 ||
 		zk_now_ms() >= lease_read_ms())
 		return;
-	status_set_missing(1 << ZK_FEATURE_RESUME);
+	info->missing |= 1 << ZK_FEATURE_RESUME;
 	ereport(WARNING,
 			(errmsg("ZooKeeper ended session 0x%llx before its timeout",
 					(unsigned long long) info->client_id),
@@ -689,24 +698,18 @@ lifecycle_event(const SessionEvent *event)
 	}
 }
 
-/*
- * Publish the lease, and prove the session alive while anything depends on it.
- *
- * Returns when to come back, as of zk_now_ms(), or 0.
- */
-static int64
-keep_lease(void)
+/* The server of the current connection has answered, and has what we need. */
+static void
+note_answer(void)
 {
-	uint32		ticket;
-	int64		until = session_lease(&ticket);
+	ZkSessionInfo *info = status();
 
-	if (!ZK_HAS_LEASE)
-		until = Min(until, 1);
-	if (until != lease_read_ms() || ticket != proof_latest())
-		lease_write(until, ticket);
-	return session_keep_lease(proof_asked(),
-							  contenders_count() > 0 ||
-							  ZK_MUTATED(ZK_HEARTBEAT_ALWAYS));
+	if (info->answered || info->state != ZK_SESSION_CONNECTED)
+		return;
+	info->answered = info->probed = true;
+	info->missing &= 1 << ZK_FEATURE_RESUME;
+	info->last_error[0] = '\0';
+	session_write(info);
 }
 
 /*
@@ -717,8 +720,9 @@ void
 lifecycle_keep_session(void)
 {
 	if (session_is_synced())
-		status_set_answered();
-	wake_set(WAKE_LEASE, keep_lease());
+		note_answer();
+	wake_set(WAKE_LEASE, session_keep_lease(contenders_count() > 0 ||
+											ZK_MUTATED(ZK_HEARTBEAT_ALWAYS)));
 	wake_set(WAKE_FLUSH, session_flush());
 }
 
@@ -778,7 +782,8 @@ check_chroot(void)
 		end_session("\"zklock.servers\" has a new chroot.");
 	if (status()->draining != status_chroot_changed())
 	{
-		status_set_draining(status_chroot_changed());
+		status()->draining = status_chroot_changed();
+		session_write(status());
 		if (status()->draining)
 			contenders_drain();
 	}
@@ -829,7 +834,8 @@ reload(void)
 		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
 		!is_last_worker())
 	{
-		status_forget_probes();
+		status()->probed = false;	/* there may be other servers */
+		session_write(status());
 		ereport(LOG,
 				(errmsg("restarting the zklock worker to apply new settings")));
 		proc_exit(1);
@@ -899,7 +905,8 @@ shut_down(void)
 	if (!may_close_session())
 		return;
 	close_session();
-	status_set_closed();
+	status()->client_id = 0;
+	session_write(status());
 
 	/*
 	 * After 0 the postmaster starts no other worker, and logs nothing.  In a

@@ -540,7 +540,7 @@ callback_multi(int rc, const void *data)
 
 		if (op == NULL)
 			continue;
-		if (!one_failed || is_part(multi, failed, i))
+		if (!one_failed || multi->count == 1 || is_part(multi, failed, i))
 			;
 		else if (multi->is_batch)
 			code = CLIENT_BATCH_FAILED;

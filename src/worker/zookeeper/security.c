@@ -69,9 +69,6 @@
 /* The library reads 1023 bytes of the file. */
 #define MAX_PASSWORD_BYTES	1000
 
-/* Returns why the text of a file cannot be used, palloc'd; or NULL. */
-typedef char *(*FileTextCheck) (const char *path, const char *text);
-
 /* zoo_sasl_params_t, which zookeeper.h declares only if built so. */
 typedef struct SaslParams
 {
@@ -100,14 +97,28 @@ find_mode_problem(const char *path, const char *secret, const struct stat *st)
 	return NULL;
 }
 
+static char *
+check_password(const char *path, const char *text)
+{
+	size_t		len = strcspn(text, "\n");
+
+	if (len == 0)
+		return psprintf("file \"%s\" has no password in its first line", path);
+	if (len > MAX_PASSWORD_BYTES)
+		return psprintf("the password in file \"%s\" is longer than %d bytes",
+						path, MAX_PASSWORD_BYTES);
+	return NULL;
+}
+
 /*
  * Why a file cannot be used, palloc'd; or NULL.
  *
  * "secret" names its contents, such as "private key", if only we may read it;
- * otherwise it is NULL.  "check" checks its text.
+ * otherwise it is NULL.  The file must have "mark" in it or, if that is NULL, a
+ * password.
  */
 static char *
-find_file_problem(const char *path, const char *secret, FileTextCheck check)
+find_file_problem(const char *path, const char *secret, const char *mark)
 {
 	int			fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
 	struct stat st;
@@ -131,8 +142,10 @@ find_file_problem(const char *path, const char *secret, FileTextCheck check)
 		else
 		{
 			text[n] = '\0';
-
-			problem = check(path, text);
+			if (mark == NULL)
+				problem = check_password(path, text);
+			else if (strstr(text, mark) == NULL)
+				problem = psprintf("file \"%s\" has no \"%s\"", path, mark);
 			explicit_bzero(text, n);
 		}
 		pfree(text);
@@ -141,36 +154,19 @@ find_file_problem(const char *path, const char *secret, FileTextCheck check)
 	return problem;
 }
 
-static char *
-check_mark(const char *path, const char *text, const char *mark)
-{
-	return strstr(text, mark) ? NULL :
-		psprintf("file \"%s\" has no \"%s\"", path, mark);
-}
-
-static char *
-check_certificate(const char *path, const char *text)
-{
-	return check_mark(path, text, "BEGIN CERTIFICATE");
-}
-
-static char *
-check_key(const char *path, const char *text)
-{
-	return check_mark(path, text, "PRIVATE KEY");
-}
-
-/* The same for the files for TLS. */
+/* Why the files for TLS cannot be used. */
 static char *
 find_tls_problem(void)
 {
 	char	   *problem;
 
-	problem = find_file_problem(zklock_tls_ca, NULL, check_certificate);
+	problem = find_file_problem(zklock_tls_ca, NULL, "BEGIN CERTIFICATE");
 	if (problem == NULL)
-		problem = find_file_problem(zklock_tls_cert, NULL, check_certificate);
+		problem = find_file_problem(zklock_tls_cert, NULL,
+									"BEGIN CERTIFICATE");
 	if (problem == NULL)
-		problem = find_file_problem(zklock_tls_key, "private key", check_key);
+		problem = find_file_problem(zklock_tls_key, "private key",
+									"PRIVATE KEY");
 	if (problem == NULL)
 	{
 		setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
@@ -178,19 +174,6 @@ find_tls_problem(void)
 													 * of authorities */
 	}
 	return problem;
-}
-
-static char *
-check_password(const char *path, const char *text)
-{
-	size_t		len = strcspn(text, "\n");
-
-	if (len == 0)
-		return psprintf("file \"%s\" has no password in its first line", path);
-	if (len > MAX_PASSWORD_BYTES)
-		return psprintf("the password in file \"%s\" is longer than %d bytes",
-						path, MAX_PASSWORD_BYTES);
-	return NULL;
 }
 
 /*
@@ -214,16 +197,6 @@ find_library_problem(void)
 		psprintf("could not initialize Cyrus SASL: error %d", rc);
 }
 
-static char *
-find_sasl_problem(void)
-{
-	char	   *problem;
-
-	problem = find_file_problem(zklock_sasl_password_file, "password",
-								check_password);
-	return problem ? problem : find_library_problem();
-}
-
 /*
  * security_find_problem
  *		Why TLS or SASL, if wanted, cannot be used, palloc'd; or NULL.
@@ -234,9 +207,14 @@ find_sasl_problem(void)
 char *
 security_find_problem(void)
 {
+	char	   *problem;
+
 	if (tls_is_wanted())
 		return find_tls_problem();
-	return sasl_is_wanted() ? find_sasl_problem() : NULL;
+	if (!sasl_is_wanted())
+		return NULL;
+	problem = find_file_problem(zklock_sasl_password_file, "password", NULL);
+	return problem ? problem : find_library_problem();
 }
 
 /* The files, as the library wants them, palloc'd; NULL: no TLS. */

@@ -84,6 +84,7 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
+#include "shared/test_build.h"
 #include "utils/hsearch.h"
 #include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
@@ -393,20 +394,10 @@ session_submit(uint32_t owner, const Request *request)
 void
 session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES])
 {
-	/* cheaper if many are made at a time */
-	static uint8 pool[64 * ZNODE_UUID_BYTES];
-	static Size left = 0;
-
-	if (left == 0)
-	{
-		if (!pg_strong_random(pool, sizeof(pool)))
-			ereport(ERROR,
-					(errcode(ERRCODE_INTERNAL_ERROR),
-					 errmsg("could not generate random values")));
-		left = sizeof(pool);
-	}
-	left -= ZNODE_UUID_BYTES;
-	memcpy(uuid, pool + left, ZNODE_UUID_BYTES);
+	if (!pg_strong_random(uuid, ZNODE_UUID_BYTES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
 	znode_make_uuid(uuid);
 }
 
@@ -510,21 +501,26 @@ session_flush(void)
 
 /*
  * session_keep_lease
- *		Submit a heartbeat if none is out and one is due: because "ticket"
- *		is not proved yet, or because a lease is needed and the latest proof
- *		is old.
+ *		Publish the lease, and submit a heartbeat if none is out and one is
+ *		due: because a ticket is not proved yet, or because a lease is needed
+ *		and the latest proof is old.
  *
  * Returns when to call it again, as of zk_now_ms(), or 0.
  */
 int64
-session_keep_lease(uint32 ticket, bool needed)
+session_keep_lease(bool needed)
 {
-	Request		check = {.kind = REQUEST_CHECK,.path = "/",.serial = ticket};
+	Request		check = {.kind = REQUEST_CHECK,.path = "/",.serial = proof_asked()};
+	int64		until = session.lease.until;
 	int64		due_ms;
 
+	if (!ZK_HAS_LEASE)
+		until = Min(until, 1);
+	if (until != lease_read_ms() || session.proved_ticket != proof_latest())
+		lease_write(until, session.proved_ticket);
 	if (!client.connected || session.heartbeat != NULL)
 		return 0;
-	if (ticket == session.proved_ticket)
+	if (check.serial == session.proved_ticket)
 	{
 		if (!needed)
 			return 0;
@@ -534,19 +530,6 @@ session_keep_lease(uint32 ticket, bool needed)
 	}
 	session.heartbeat = flight_submit(ourselves, &check);
 	return 0;
-}
-
-/*
- * session_lease
- *		Until when the session cannot have ended, as of zk_now_ms(), or 0.
- *
- * Sets *ticket to the latest ticket of session_keep_lease() that is proved.
- */
-int64
-session_lease(uint32 *ticket)
-{
-	*ticket = session.proved_ticket;
-	return session.lease.until;
 }
 
 /* The server lacks what zklock needs. */
@@ -625,13 +608,13 @@ end_own_request(const Operation *op, bool proof, SessionEvent *event)
 	return false;
 }
 
-/* Call the handler of an owner, if it is still there. */
+/* Call the handler of an owner, if it is still there; we have none. */
 static void
 tell_owner(uint32 id, const RequestAnswer *answer)
 {
 	Owner	   *owner = hash_search(owners, &id, HASH_FIND, NULL);
 
-	if (owner)
+	if (owner && owner->handler)
 		owner->handler(owner->data, answer);
 }
 
@@ -927,8 +910,12 @@ status_detach(void)
 	status_publish(ZK_SESSION_DOWN);
 }
 
-/* The state of the session, as published, or to be published next. */
-const ZkSessionInfo *
+/*
+ * status
+ *		The state of the session, as published, or to be published next by
+ *		status_publish() or session_write(), which is up to lifecycle.c.
+ */
+ZkSessionInfo *
 status(void)
 {
 	return &current.info;
@@ -1020,67 +1007,6 @@ status_set_up(void)
 	return is_new;
 }
 
-/* The server of the current connection has answered, and has what we need. */
-void
-status_set_answered(void)
-{
-	ZkSessionInfo *info = &current.info;
-
-	if (info->answered || info->state != ZK_SESSION_CONNECTED)
-		return;
-	info->answered = info->probed = true;
-	info->missing &= 1 << ZK_FEATURE_RESUME;
-	info->last_error[0] = '\0';
-	session_write(info);
-}
-
-/* There may be other servers. */
-void
-status_forget_probes(void)
-{
-	current.info.probed = false;
-	session_write(&current.info);
-}
-
-/* Note, but do not publish yet, what the servers lack. */
-void
-status_set_missing(uint32 missing)
-{
-	current.info.missing |= missing;
-}
-
-/* The connection is lost; the session, if any, may be alive. */
-void
-status_set_suspended(void)
-{
-	ZkSessionInfo *info = &current.info;
-
-	info->server[0] = '\0';
-	status_publish(info->client_id != 0 ?
-				   ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
-}
-
-/* The session has ended; another one is to be opened. */
-void
-status_set_ended(void)
-{
-	ZkSessionInfo *info = &current.info;
-
-	info->client_id = 0;
-	memset(info->passwd, 0, sizeof(info->passwd));
-	info->probed = false;
-	info->server[0] = '\0';
-	status_publish(ZK_SESSION_CONNECTING);
-}
-
-/* The session is closed, because the server stops. */
-void
-status_set_closed(void)
-{
-	current.info.client_id = 0;
-	session_write(&current.info);
-}
-
 /*
  * status_set_closing
  *		The session is to be closed, because the server stops and nothing
@@ -1090,14 +1016,6 @@ void
 status_set_closing(void)
 {
 	current.closing = true;
-}
-
-/* Begin or end draining: nothing new is begun until nothing is held. */
-void
-status_set_draining(bool draining)
-{
-	current.info.draining = draining;
-	session_write(&current.info);
 }
 
 /*

@@ -192,6 +192,7 @@ session_file_write(const SessionKey *key)
 {
 	SessionFile file;
 	int			fd;
+	bool		written;
 
 	session_file_remove();
 	if (!fill_place(&file))
@@ -205,12 +206,13 @@ session_file_write(const SessionKey *key)
 							   S_IRUSR | S_IWUSR);
 	if (fd >= 0)
 		errno = ENOSPC;			/* if less is written without an error */
-	if (fd < 0 || write(fd, &file, sizeof(file)) != sizeof(file))
+	written = fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file);
+	if (fd >= 0 && CloseTransientFile(fd) != 0)
+		written = false;
+	if (!written)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not write file \"%s\": %m", SESSION_FILE)));
-	if (fd >= 0)
-		CloseTransientFile(fd);
 }
 
 /* Why the file is not valid in this place and boot, or NULL. */

@@ -1058,16 +1058,6 @@ may_leave(const Contender *contender)
 		 ZK_MUTATED(ZK_READER_PRECEDES));
 }
 
-/* After that step: note the directory, before the delete is sent. */
-static void
-note_step(Contender *contender, bool may_have_left)
-{
-	update(contender);
-	if (may_have_left && contender->recipe->state == RECIPE_LEAVING &&
-		!status_is_ending())
-		directory_leave(contender->directory, contender->recipe->sequence);
-}
-
 /* Let the contender's recipe, or its permit, take one step. */
 static void
 take_step(Contender *contender, RecipeEvent event, const RequestAnswer *answer,
@@ -1079,7 +1069,12 @@ take_step(Contender *contender, RecipeEvent event, const RequestAnswer *answer,
 		permit_step(contender->permit, event, answer, out);
 	else
 		recipe_step(contender->recipe, event, answer, out);
-	note_step(contender, leaves);
+	update(contender);
+
+	/* note the directory before the delete is sent */
+	if (leaves && contender->recipe->state == RECIPE_LEAVING &&
+		!status_is_ending())
+		directory_leave(contender->directory, contender->recipe->sequence);
 }
 
 /*

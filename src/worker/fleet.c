@@ -23,8 +23,8 @@
  * one.  It is written again when its data have changed, and moves with
  * zklock.root.  Nothing is watched, and no lock waits for any of this.  What
  * ZooKeeper refuses is logged, and retried after a reload or in the next
- * session.  One request is out at a time (FleetStep); each step is skipped
- * that is not needed.  An answer that is lost begins all of it again.
+ * session.  The requests go in two flights: what is read, and, by that, what
+ * is written.  An answer that is lost begins all of it again.
  *
  * ZooKeeper may be restored from an older copy in which our session is alive:
  * then it has what we have released since, and lacks what we have acquired.
@@ -63,66 +63,42 @@
 #include "worker/zookeeper/session.h"
 #include "worker/zookeeper/session_file.h"
 
-/* How often to create what somebody else removes at once. */
-#define MAX_MADE		3
-
 /* The most writes of our znode in a session timeout. */
 #define MARKS_PER_TIMEOUT	10
 
-/* The request that is out, in their order. */
+/* The requests, in their order; each is sent only if it is needed. */
 typedef enum FleetStep
 {
-	STEP_NONE,
 	STEP_LEAVE,					/* delete our znode below another root */
-	STEP_READ,					/* get %clusters: the identity */
-	STEP_MAKE,					/* create it, with its parents; and read it */
+	STEP_MAKE,					/* create %clusters, with its parents */
 	STEP_ASK,					/* get its ACL, unless all is to be open */
-	STEP_CLOSE,					/* set that, if it is open or changes with our
-								 * credentials */
-	STEP_ASK_ROOT,				/* get the root's, if it may do so */
-	STEP_CLOSE_ROOT,			/* set that */
+	STEP_ASK_ROOT,				/* get the root's, if it may have to change */
+	STEP_READ,					/* get %clusters: the identity */
+	STEP_CLOSE,					/* set its ACL, if it is open or changes with
+								 * our credentials */
+	STEP_CLOSE_ROOT,			/* set the root's */
 	STEP_ENTER,					/* create our znode */
 	STEP_OWN,					/* it may be there: set its ACL */
 	STEP_WRITE					/* set its data */
 } FleetStep;
 
-/* What each requests: of the root, of %clusters, or of our znode in it. */
-static const struct
-{
-	RequestKind kind;
-	const char *path;			/* below the root */
-	bool		ours;
-}			requests[] =
-
-{
-	[STEP_LEAVE] = {REQUEST_DELETE, "/" MEMBER_DIR, true},
-	[STEP_READ] = {REQUEST_GET, "/" MEMBER_DIR, false},
-	[STEP_MAKE] = {REQUEST_MKDIRS, "/" MEMBER_DIR, false},
-	[STEP_ASK] = {REQUEST_GET_ACL, "/" MEMBER_DIR, false},
-	[STEP_CLOSE] = {REQUEST_SET_ACL, "/" MEMBER_DIR, false},
-	[STEP_ASK_ROOT] = {REQUEST_GET_ACL, "", false},
-	[STEP_CLOSE_ROOT] = {REQUEST_SET_ACL, "", false},
-	[STEP_ENTER] = {REQUEST_CREATE, "/" MEMBER_DIR, true},
-	[STEP_OWN] = {REQUEST_SET_ACL, "/" MEMBER_DIR, true},
-	[STEP_WRITE] = {REQUEST_SET, "/" MEMBER_DIR, true}
-};
-
 static struct
 {
-	FleetStep	step;
+	int			out;			/* requests without an answer yet */
 	bool		dirty;			/* our znode may be missing or outdated */
 	bool		joined;			/* it exists, with "data" */
 	bool		standby;		/* "data" say so */
 	bool		unmarked;		/* it is to be written as it is, */
 	int64		mark_at_ms;		/* but not before this zk_now_ms() */
-	int			made;			/* how often STEP_MAKE was tried */
-	int			error;			/* of the create that was refused */
+	bool		made;			/* STEP_MAKE was tried */
+	bool		close;			/* what STEP_ASK tells, */
+	bool		close_root;		/* and STEP_ASK_ROOT */
+	int			error;			/* of the latest create, or 0 */
 	int			logged_error;	/* the last refusal that was logged, or 0 */
 	bool		open_logged;	/* it was logged that %clusters belongs to
 								 * others */
 	uint32		owner;			/* of our requests */
 	void		(*restored) (void); /* see fleet_attach() */
-	uint32		last_group;
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
 }			fleet;
@@ -189,7 +165,7 @@ fleet_check(void)
 void
 fleet_end_session(void)
 {
-	fleet.step = STEP_NONE;
+	fleet.out = 0;
 	fleet.dirty = true;
 	fleet.joined = false;
 	memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
@@ -197,25 +173,24 @@ fleet_end_session(void)
 	session_write_fleet(&fleet.info);
 }
 
+/* Send a request: of the root, of %clusters, or of our znode in it. */
 static void
-take_step(FleetStep step)
+request(FleetStep step, RequestKind kind)
 {
+	bool		is_root = step == STEP_ASK_ROOT || step == STEP_CLOSE_ROOT;
+	bool		is_ours = step == STEP_LEAVE || step >= STEP_ENTER;
 	char		path[ZNODE_PATH_SIZE];
-	Request		op = {.kind = requests[step].kind,.path = path};
+	Request		op = {.kind = kind,.serial = step,.path = path};
 
-	snprintf(path, sizeof(path), "%s%s", fleet.info.root, requests[step].path);
-	if (requests[step].ours)
-		op.node = fleet.info.node;
+	snprintf(path, sizeof(path), "%s%s", fleet.info.root,
+			 is_root ? "" : "/" MEMBER_DIR);
+	op.node = is_ours ? fleet.info.node : NULL;
 	op.persistent = step == STEP_MAKE || step == STEP_CLOSE;
 	if (step == STEP_ENTER || step == STEP_WRITE)
 		op.data = fleet.data;
-	if (step == STEP_ENTER)
-	{
-		op.exact = true;
-		op.group = ++fleet.last_group == 0 ?
-			++fleet.last_group : fleet.last_group;
-	}
-	fleet.step = step;
+	op.exact = step == STEP_ENTER;
+	op.group = step == STEP_ENTER;	/* in no batch */
+	fleet.out++;
 	session_submit(fleet.owner, &op);
 }
 
@@ -226,25 +201,10 @@ credentials_change(void)
 	return auths_are_several() || fleet.info.dropped;
 }
 
-/* The ACLs are set: create our znode. */
-static void
-enter(void)
-{
-	if (fleet.info.dropped)
-	{
-		fleet.info.dropped = fleet.info.root_set = false;
-		session_write_fleet(&fleet.info);
-	}
-	take_step(STEP_ENTER);
-}
-
 /* ZooKeeper refuses; that affects no lock, except if the chroot is missing. */
 static void
-give_up(FleetStep step, int error)
+give_up(int error, bool no_chroot)
 {
-	bool		no_chroot = step == STEP_MAKE &&
-	session_error_is_no_node(error) && *status_chroot() != '\0';
-
 	if (error == fleet.logged_error)
 		return;
 	fleet.logged_error = error;
@@ -258,56 +218,21 @@ give_up(FleetStep step, int error)
 			 errdetail("zk_fleet() does not show this server; locks do not depend on that.")));
 }
 
-/* The ACL of %clusters has been set, or not: the same of the root? */
+/* Read what is there; "make": after making it. */
 static void
-on_closed(const RequestAnswer *in)
+read_fleet(bool make)
 {
-	if (in->result == REQUEST_REFUSED && !fleet.open_logged)
-		ereport(LOG,
-				(errmsg("could not set the ACL of \"%s/%s\" in ZooKeeper: %s",
-						fleet.info.root, MEMBER_DIR,
-						session_error_text(in->error)),
-				 errdetail("It belongs to other credentials than those of this server.")));
-	fleet.open_logged = in->result == REQUEST_REFUSED;
-	if (credentials_change())
-		take_step(STEP_ASK_ROOT);
-	else
-		enter();
-}
-
-/*
- * The root's ACL has been read, or set.  One with several owners is an
- * administrator's, unless we have set it before.
- */
-static void
-on_root(FleetStep step, const RequestAnswer *in)
-{
-	if (step == STEP_CLOSE_ROOT || in->acl_open || in->acl_count == 0 ||
-		!(fleet.info.root_set || (in->acl_count == 1 && auths_are_several())))
+	fleet.made = make;
+	fleet.close = fleet.close_root = false;
+	if (make)
+		request(STEP_MAKE, REQUEST_MKDIRS);
+	if (zklock_acl == ZK_ACL_CREATOR)
 	{
-		enter();
-		return;
+		request(STEP_ASK, REQUEST_GET_ACL);
+		if (credentials_change())
+			request(STEP_ASK_ROOT, REQUEST_GET_ACL);
 	}
-	fleet.info.root_set = true;
-	session_write_fleet(&fleet.info);
-	take_step(STEP_CLOSE_ROOT);
-}
-
-/*
- * Our znode has been written.  Returns false if ZooKeeper was restored from an
- * older copy.
- */
-static bool
-note_mark(const RequestAnswer *in)
-{
-	bool		later;
-
-	if (strcmp(fleet.info.mark_id, fleet.info.id) != 0)
-		memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
-	strlcpy(fleet.info.mark_id, fleet.info.id, sizeof(fleet.info.mark_id));
-	later = member_mark(&fleet.info.mark, in->mzxid, in->czxid, in->version);
-	session_write_fleet(&fleet.info);
-	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
+	request(STEP_READ, REQUEST_GET);
 }
 
 /* Set the data of our znode, which exists, after all acknowledged changes. */
@@ -316,73 +241,111 @@ write_member(void)
 {
 	fleet.unmarked = false;
 	fleet.mark_at_ms = zk_now_ms() + status()->timeout / MARKS_PER_TIMEOUT;
-	take_step(STEP_WRITE);
+	request(STEP_WRITE, REQUEST_SET);
 }
 
-/* Our znode was found missing, or has been created, or written. */
+/* All has been read: set the ACLs, and create our znode if it is not there. */
 static void
-on_member(FleetStep step, const RequestAnswer *in)
+enter(void)
 {
-	if (in->result == REQUEST_OK)
+	if (fleet.close)
+		request(STEP_CLOSE, REQUEST_SET_ACL);
+	if (fleet.close_root)
 	{
-		fleet.joined = true;
-		fleet.logged_error = 0;
-		if (step == STEP_WRITE && !note_mark(in))
-			fleet.restored();
+		fleet.info.root_set = true;
+		session_write_fleet(&fleet.info);
+		request(STEP_CLOSE_ROOT, REQUEST_SET_ACL);
 	}
-	else if (step == STEP_ENTER)
-	{
-		fleet.error = in->error;
-		if (zklock_acl == ZK_ACL_CREATOR)
-			take_step(STEP_OWN);
-		else
-			write_member();
-	}
-	else if (in->result == REQUEST_NO_NODE && fleet.joined)
-		fleet.dirty = fleet.unmarked = true;
-	else
-		give_up(step, in->result == REQUEST_NO_NODE ? fleet.error : in->error);
+	request(STEP_ENTER, REQUEST_CREATE);
+	if (zklock_acl == ZK_ACL_CREATOR)
+		request(STEP_OWN, REQUEST_SET_ACL);
+	write_member();
 }
 
 /* The stat of %clusters has been read with its data, or not. */
 static void
-on_identity(const RequestAnswer *in)
+on_read(const RequestAnswer *in)
 {
 	fleet.info.id[0] = '\0';
 	if (in->result == REQUEST_OK)
 		member_fleet(in->czxid, in->ctime, fleet.info.id);
 	session_write_fleet(&fleet.info);
-	if (zklock_acl == ZK_ACL_CREATOR)
-		take_step(STEP_ASK);
-	else
+	if (fleet.dirty)
+		return;					/* another answer was lost */
+	if (in->result != REQUEST_NO_NODE)
 		enter();
+	else if (!fleet.made)
+		read_fleet(true);
+	else
+		give_up(fleet.error ? fleet.error : in->error,
+				session_error_is_no_node(fleet.error) &&
+				*status_chroot() != '\0');
+}
+
+/* The ACL of %clusters has been set, or not. */
+static void
+on_closed(const RequestAnswer *in)
+{
+	bool		refused = in->result == REQUEST_REFUSED;
+
+	if (refused && !fleet.open_logged)
+		ereport(LOG,
+				(errmsg("could not set the ACL of \"%s/%s\" in ZooKeeper: %s",
+						fleet.info.root, MEMBER_DIR,
+						session_error_text(in->error)),
+				 errdetail("It belongs to other credentials than those of this server.")));
+	fleet.open_logged = refused;
+}
+
+/* Our znode has been written: is that later than the write before? */
+static bool
+is_later(const RequestAnswer *in)
+{
+	bool		later;
+
+	if (strcmp(fleet.info.mark_id, fleet.info.id) != 0)
+		memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
+	strlcpy(fleet.info.mark_id, fleet.info.id, sizeof(fleet.info.mark_id));
+	later = member_mark(&fleet.info.mark, in->mzxid, in->czxid, in->version);
+	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
+}
+
+/* Our znode has been written, or not; the ACLs are set, if possible. */
+static void
+on_written(const RequestAnswer *in)
+{
+	bool		later = in->result != REQUEST_OK || is_later(in);
+
+	if (fleet.info.dropped && !fleet.dirty)
+		fleet.info.dropped = fleet.info.root_set = false;
+	session_write_fleet(&fleet.info);
+	if (in->result == REQUEST_OK)
+	{
+		fleet.joined = true;
+		fleet.logged_error = 0;
+		if (!later)
+			fleet.restored();
+	}
+	else if (in->result == REQUEST_REFUSED)
+		give_up(in->error, false);
+	else if (fleet.joined || session_error_is_no_node(fleet.error))
+		fleet.dirty = fleet.unmarked = true;
+	else
+		give_up(fleet.error, false);
 }
 
 static void
 on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
-	FleetStep	step = fleet.step;
-
-	fleet.step = STEP_NONE;
+	fleet.out--;
 	if (in->result == REQUEST_UNKNOWN)
 	{
 		/* of a write when joined, repeat that */
 		*(fleet.joined ? &fleet.unmarked : &fleet.dirty) = true;
 		return;
 	}
-	if (in->result == REQUEST_NO_NODE &&
-		(step == STEP_READ || step == STEP_ENTER))
+	switch ((FleetStep) in->serial)
 	{
-		if (fleet.made++ == MAX_MADE)
-			give_up(step, in->error);
-		else
-			take_step(STEP_MAKE);
-		return;
-	}
-	switch (step)
-	{
-		case STEP_NONE:
-			break;
 		case STEP_LEAVE:
 			fleet.info.root_set = false;
 			memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
@@ -390,34 +353,31 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 			session_write_fleet(&fleet.info);
 			fleet.dirty = true;
 			break;
-		case STEP_READ:
-			on_identity(in);
-			break;
 		case STEP_MAKE:
-			if (in->result == REQUEST_OK)
-				take_step(STEP_READ);
-			else
-				give_up(step, in->error);
+		case STEP_ENTER:
+			fleet.error = in->result == REQUEST_OK ? 0 : in->error;
 			break;
 		case STEP_ASK:
-			if (in->acl_open || credentials_change())
-				take_step(STEP_CLOSE);
-			else
-				enter();
+			fleet.close = in->acl_open || credentials_change();
+			break;
+		case STEP_ASK_ROOT:
+
+			/* with several owners it is an administrator's, or set before */
+			fleet.close_root = !in->acl_open && in->acl_count != 0 &&
+				(fleet.info.root_set ||
+				 (in->acl_count == 1 && auths_are_several()));
+			break;
+		case STEP_READ:
+			on_read(in);
 			break;
 		case STEP_CLOSE:
 			on_closed(in);
 			break;
-		case STEP_ASK_ROOT:
 		case STEP_CLOSE_ROOT:
-			on_root(step, in);
-			break;
 		case STEP_OWN:
-			write_member();
 			break;
-		case STEP_ENTER:
 		case STEP_WRITE:
-			on_member(step, in);
+			on_written(in);
 			break;
 	}
 }
@@ -465,8 +425,7 @@ bool
 fleet_is_settled(void)
 {
 	check_promotion();
-	return (fleet.step == STEP_WRITE && fleet.joined) ||
-		(fleet.step == STEP_NONE && (!fleet.dirty || is_barred()));
+	return fleet.out > 0 ? fleet.joined : !fleet.dirty || is_barred();
 }
 
 /* Begin what is to be done, if there is a connection. */
@@ -476,7 +435,7 @@ fleet_run(void)
 	uint8		uuid[ZNODE_UUID_BYTES];
 
 	wake_set(WAKE_FLEET, 0);
-	if (!status_is_connected() || fleet.step != STEP_NONE)
+	if (!status_is_connected() || fleet.out > 0)
 		return;
 	check_promotion();
 	fleet.unmarked |= session_take_changes();
@@ -492,7 +451,6 @@ fleet_run(void)
 		return;
 	}
 	fleet.dirty = fleet.joined = false;
-	fleet.made = 0;
 	compose(fleet.data);
 	if (fleet.info.node[0] == '\0')
 	{
@@ -504,10 +462,10 @@ fleet_run(void)
 	{
 		fleet.info.id[0] = '\0';
 		session_write_fleet(&fleet.info);
-		take_step(STEP_LEAVE);
+		request(STEP_LEAVE, REQUEST_DELETE);
 		return;
 	}
 	strlcpy(fleet.info.root, zklock_root, sizeof(fleet.info.root));
 	session_write_fleet(&fleet.info);
-	take_step(STEP_READ);
+	read_fleet(false);
 }

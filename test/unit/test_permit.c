@@ -675,7 +675,7 @@ test_script(void **state)
 	const Script *script = *state;
 	Bench		bench = {.nouts = 0};
 
-	permit_init(&bench.permit);
+	memset(&bench.permit, 0, sizeof(bench.permit));
 	for (int i = 0; i < MAX_STEPS && script->steps[i].in; i++)
 		play(&bench, &script->steps[i]);
 	permit_free(&bench.permit);
@@ -700,7 +700,7 @@ test_ends_everywhere(void **state)
 			bool		owned;
 			bool		stuck;
 
-			permit_init(&bench.permit);
+			memset(&bench.permit, 0, sizeof(bench.permit));
 			for (int i = 0; i < n; i++)
 				play(&bench, &script->steps[i]);
 			owned = bench.permit.state == PERMIT_OWNER;
@@ -792,7 +792,7 @@ test_agreement(void **state)
 		RecipeOutput out;
 		RequestAnswer in = {.event = REQUEST_DONE};
 
-		permit_init(&bench.permit);
+		memset(&bench.permit, 0, sizeof(bench.permit));
 		for (size_t j = 0; j < lengthof(steps); j++)
 			play(&bench, &steps[j]);
 		find_out(&bench, "get/leases", false, &in);
@@ -827,7 +827,7 @@ test_orphans_leave_room(void **state)
 		RecipeOutput out;
 		RequestAnswer in = {.event = REQUEST_DONE};
 
-		permit_init(&bench.permit);
+		memset(&bench.permit, 0, sizeof(bench.permit));
 		for (size_t j = 0; j < lengthof(steps); j++)
 			play(&bench, &steps[j]);
 		find_out(&bench, "list/leases", false, &in);
@@ -863,7 +863,7 @@ test_permit_without_order(void **state)
 		RequestAnswer in = {.event = REQUEST_DONE};
 
 		snprintf(name, sizeof(name), "%s%s", UUID_TEXT, ours[i]);
-		permit_init(&bench.permit);
+		memset(&bench.permit, 0, sizeof(bench.permit));
 		for (size_t j = 0; j < lengthof(steps); j++)
 			play(&bench, &steps[j]);
 		find_out(&bench, "create/leases", false, &in);
@@ -896,7 +896,7 @@ test_late_lock(void **state)
 	Recipe	   *lock = &bench.permit.lock;
 
 	(void) state;
-	permit_init(&bench.permit);
+	memset(&bench.permit, 0, sizeof(bench.permit));
 	for (size_t j = 0; j < lengthof(steps); j++)
 		play(&bench, &steps[j]);
 	lock->state = RECIPE_LATE;

@@ -172,7 +172,8 @@ add_client(int nbackends)
 	memset(client->backends, 0, sizeof(client->backends));
 	client->nbackends = nbackends;
 	for (int i = 0; i < nbackends; i++)
-		permit_init(&client->backends[i].permit);
+		memset(&client->backends[i].permit, 0,
+			   sizeof(client->backends[i].permit));
 	model_begin_session(&client->session, client_number(client));
 	return client;
 }
@@ -767,7 +768,7 @@ restart_worker(ModelSession *session, int applied)
 		RecipeOutput out;
 
 		permit_free(&backend->permit);
-		permit_init(&backend->permit);
+		memset(&backend->permit, 0, sizeof(backend->permit));
 		backend->token = backend->left = false;
 		if (!backend->active)
 			continue;

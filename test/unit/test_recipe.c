@@ -1303,7 +1303,7 @@ bring_to(Recipe *recipe, Situation situation)
 	};
 	RecipeOutput out;
 
-	recipe_init(recipe);
+	memset(recipe, 0, sizeof(*recipe));
 	recipe->asks_retained = situation == AT_READING_ASKING ||
 		situation == AT_WATCHING_ASKING ||
 		situation == AT_WATCHING_RETAINED || situation == AT_WATCHING_IN_USE;
@@ -1566,7 +1566,7 @@ bring_to_reading(Recipe *recipe, bool shared, int32_t sequence)
 		.node = node
 	};
 
-	recipe_init(recipe);
+	memset(recipe, 0, sizeof(*recipe));
 	recipe_want(recipe, our_uuid, KIND(shared), true, false,
 				&out);
 	assert_string_equal(out.ops[0].node, shared ? READER_PREFIX : OUR_PREFIX);
@@ -2206,7 +2206,7 @@ test_orphans_leave_room(void **state)
 	recipe_free(&recipe);
 
 	/* and with nothing to spare, those that are seen next time go then */
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  &sequence, &out);
 	give_children(&recipe, many, lengthof(many), &out);
@@ -2392,7 +2392,7 @@ test_resume(void **state)
 		Recipe		recipe;
 		RecipeOutput out;
 
-		recipe_init(&recipe);
+		memset(&recipe, 0, sizeof(recipe));
 		memset(&out, 0xFF, sizeof(out));
 		recipe_resume(&recipe, our_uuid, KIND(cases[i].shared),
 					  cases[i].how, cases[i].created ? &our_sequence : NULL,
@@ -2421,21 +2421,21 @@ test_resume_and_go_on(void **state)
 	RecipeOutput out;
 
 	(void) state;
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  NULL, &out);
 	give(&recipe, IN_MISSING, &out);
 	assert_string_equal(describe_ops(&out), "create children");
 	recipe_free(&recipe);
 
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  &our_sequence, &out);
 	give(&recipe, IN_SECOND, &out);
 	assert_string_equal(describe_ops(&out), "watch(first)");
 	recipe_free(&recipe);
 
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_STAT_OURS, &out);
@@ -2443,7 +2443,7 @@ test_resume_and_go_on(void **state)
 	assert_true(out.token == TOKEN);
 	recipe_free(&recipe);
 
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX,
 				  RECIPE_RESUME_RELEASING, NULL, &out);
 	give(&recipe, IN_THIRD, &out);
@@ -2490,7 +2490,7 @@ test_resume_requeued(void **state)
 		Recipe		recipe;
 		RecipeOutput out;
 
-		recipe_init(&recipe);
+		memset(&recipe, 0, sizeof(recipe));
 		recipe_resume_requeued(&recipe, our_uuid, ZNODE_MUTEX,
 							   cases[i].wanted, our_sequence, &out);
 		assert_string_equal(describe_ops(&out), "search");
@@ -2519,7 +2519,7 @@ test_requeue_conditions(void **state)
 	RecipeOutput out;
 
 	(void) state;
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_resume(&recipe, our_uuid, ZNODE_READER, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
 	give(&recipe, IN_REQUEUE, &out);
@@ -2763,7 +2763,7 @@ test_watch_queue(void **state)
 			bool		clear = queues[i].report == RECIPE_REPORT_ALONE;
 			bool		tried;
 
-			recipe_init(&recipe);
+			memset(&recipe, 0, sizeof(recipe));
 			recipe.retain = at % 2 == 0;
 			tried = recipe.retain && queues[i].kind != ZNODE_READER;
 			recipe_resume(&recipe, our_uuid, queues[i].kind,
@@ -3170,7 +3170,7 @@ test_resume_retaining(void **state)
 	(void) state;
 
 	/* nobody has watched since; which may take the watch's event with it */
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe.retain = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
@@ -3186,7 +3186,7 @@ test_resume_retaining(void **state)
 	recipe_free(&recipe);
 
 	/* in the other order, and it can be given up at once */
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe.retain = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_READER, RECIPE_RESUME_OWNED,
 				  &our_sequence, &out);
@@ -3199,7 +3199,7 @@ test_resume_retaining(void **state)
 	recipe_free(&recipe);
 
 	/* one that is being given up is nobody's to wait for */
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX,
 				  RECIPE_RESUME_RELEASING, &our_sequence, &out);
@@ -3207,7 +3207,7 @@ test_resume_retaining(void **state)
 	recipe_free(&recipe);
 
 	/* one that waits asks, and watches the queue when it owns */
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_WANTED,
 				  &our_sequence, &out);
@@ -3222,7 +3222,7 @@ test_resume_retaining(void **state)
 	recipe_free(&recipe);
 
 	/* the same, its create not known to have arrived */
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe.retain = recipe.asks_retained = true;
 	recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, RECIPE_RESUME_OWNED,
 				  NULL, &out);
@@ -3583,7 +3583,7 @@ test_kinds(void **state)
 
 		znode_contender_prefix(our_uuid, kinds[i], prefix);
 		znode_contender_name(our_uuid, kinds[i], our_sequence, own);
-		recipe_init(&recipe);
+		memset(&recipe, 0, sizeof(recipe));
 		recipe_want(&recipe, our_uuid, kinds[i], true, false,
 					&out);
 		assert_string_equal(out.ops[0].node, prefix);
@@ -3594,7 +3594,7 @@ test_kinds(void **state)
 						 RECIPE_OWNER : RECIPE_WATCHING);
 		recipe_free(&recipe);
 
-		recipe_init(&recipe);
+		memset(&recipe, 0, sizeof(recipe));
 		recipe_resume(&recipe, our_uuid, kinds[i],
 					  RECIPE_RESUME_RELEASING, &our_sequence, &out);
 		assert_string_equal(out.ops[0].node, own);
@@ -3608,7 +3608,7 @@ test_free_is_repeatable(void **state)
 	Recipe		recipe;
 
 	(void) state;
-	recipe_init(&recipe);
+	memset(&recipe, 0, sizeof(recipe));
 	recipe_free(&recipe);
 	bring_to(&recipe, AT_WATCHING);
 	recipe_free(&recipe);

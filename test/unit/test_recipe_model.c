@@ -290,7 +290,7 @@ add_client(void)
 	Client	   *client = &scene->clients[scene->nclients++];
 
 	memset(client, 0, sizeof(*client));
-	recipe_init(&client->recipe);
+	memset(&client->recipe, 0, sizeof(client->recipe));
 	succession_init(&client->succession);
 	model_begin_session(&client->session, client_number(client));
 	return client;
@@ -1482,7 +1482,7 @@ restart_worker(ModelSession *session, int applied)
 	client->guarded = client->watch_refused = client->set_refused = false;
 	client->looking = false;
 	recipe_free(&client->recipe);
-	recipe_init(&client->recipe);
+	memset(&client->recipe, 0, sizeof(client->recipe));
 	if (!client->active)
 		return;
 	client->recipe.retain = client->retains;

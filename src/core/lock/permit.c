@@ -569,16 +569,6 @@ on_expired(Permit *permit, RecipeOutput *out)
 	permit->state = PERMIT_NONE;
 }
 
-/* Set up a permit that is not wanted. */
-void
-permit_init(Permit *permit)
-{
-	memset(permit, 0, sizeof(*permit));
-	permit->state = PERMIT_NONE;
-	recipe_init(&permit->lock);
-	recipe_init(&permit->place);
-}
-
 /* Free what a permit has allocated; the struct is the caller's. */
 void
 permit_free(Permit *permit)

@@ -45,6 +45,7 @@ typedef enum PermitPart
 /* "permits=2147483647" and the terminator, rounded up. */
 #define PERMIT_DATA_SIZE		24
 
+/* With all fields zero, it is not wanted. */
 typedef struct Permit
 {
 	PermitState state;
@@ -65,7 +66,6 @@ typedef struct Permit
 								 * a permit */
 } Permit;
 
-extern void permit_init(Permit *permit);
 extern void permit_free(Permit *permit);
 extern void permit_want(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],
 						int permits, RecipeOutput *out);

@@ -248,21 +248,12 @@
 static void
 send_op(RecipeOutput *out, RequestKind kind, const char *node, uint32_t serial)
 {
-	Request    *op;
-
 	/* No step sends more: the deletes of orphans are limited. */
 	if (out->nops == RECIPE_MAX_OPS)
 		return;
-	op = &out->ops[out->nops++];
-	op->kind = kind;
-	op->node = node;
-	op->serial = serial;
-	op->data = NULL;
-	op->batch = 0;
-	op->has_version = false;
-	op->version = 0;
-	op->barrier = false;
-	op->exact = false;
+	out->ops[out->nops++] = (Request) {
+		.kind = kind,.node = node,.serial = serial
+	};
 }
 
 /* The serial number of a read or watch; 0 stands for none. */
@@ -1528,14 +1519,6 @@ on_delete_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 			report_left(recipe, out, answer->error);
 			break;
 	}
-}
-
-/* Set up a recipe that has no contender. */
-void
-recipe_init(Recipe *recipe)
-{
-	memset(recipe, 0, sizeof(*recipe));
-	recipe->state = RECIPE_NONE;
 }
 
 /* Free what a recipe has allocated; the struct is the caller's. */

@@ -111,6 +111,7 @@ typedef struct RecipeOutput
 	const char *path;			/* where stranger and left are, as for ops */
 } RecipeOutput;
 
+/* With all fields zero, it has no contender. */
 typedef struct Recipe
 {
 	RecipeState state;
@@ -177,7 +178,6 @@ typedef enum RecipeResume
 	RECIPE_RESUME_RELEASING
 } RecipeResume;
 
-extern void recipe_init(Recipe *recipe);
 extern void recipe_free(Recipe *recipe);
 extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						ZnodeKind kind, bool dir_known, bool unread,

@@ -647,7 +647,8 @@ check_want(int number, const int *names, int n, SimMode mode, bool any,
 	client->alone = alone;
 	wanted += n;
 	client->next = n == 1 && mode == SIM_EXCLUSIVE && !any &&
-		!workload_is_alone_at_times() && is_behind_writers(number, names[0]);
+		!workload_is_alone_at_times() && !workload_has_claims() &&
+		is_behind_writers(number, names[0]);
 	sim_trace("wants%s, mode %d%s%s", list, mode, any ? ", any" : "",
 			  alone ? ", here" : "");
 	begin_wait(number);

@@ -20,7 +20,7 @@ my $zk = ZooKeeper->new;
 $zk->start;
 my $client = $zk->client;
 my $room = '/zklock/%clusters';
-my ($a, $b, $c) = zk_clusters($zk, [ 'a', 'b', 'c' ], 'zklock.session_timeout' => '6s');
+my ($a, $b, $c) = zk_clusters($zk, [ 'a', 'b', 'c' ], 'zklock.session_timeout' => '20s');
 wait_connected($_) for ($a, $b, $c);
 
 # Rows of zk_fleet(), as strings.
@@ -76,7 +76,7 @@ my $host = `hostname`;
 chomp $host;
 is_deeply(
 	fleet($a, 'cluster_name, host, port, standby, version, server_version, node_format, session_timeout'),
-	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:06' } ($a, $b, $c) ],
+	[ map { join '|', $_->name, $host, $_->port, 'f', $version, 'mutex', '00:00:20' } ($a, $b, $c) ],
 	'what each shows');
 is(value($a, 'SELECT bool_and(system_identifier = (SELECT system_identifier FROM pg_control_system()))'
 		  . ' AND bool_and(started_at BETWEEN pg_postmaster_start_time() - interval \'1 hour\' AND clock_timestamp()) FROM zk_fleet()'),
@@ -148,13 +148,13 @@ is(value($b, "SET zklock.root = '/tenant'; SELECT count(*), bool_and(fleet = '$i
 	wait_connected($c);
 
 	my $session = session_of($c);
-	reload($c, "zklock.session_timeout = '7s'");
+	reload($c, "zklock.session_timeout = '21s'");
 	wait_fleet($a, "cluster_name, array_to_string(conflicts, ', '), session_timeout",
-		[ 'a||00:00:06', 'b||00:00:06', 'c|session timeout differs|00:00:07' ],
+		[ 'a||00:00:20', 'b||00:00:20', 'c|session timeout differs|00:00:21' ],
 		'another session timeout');
 	wait_connected($c);
 	is(session_of($c), $session, 'in the same session');
-	reload($c, "zklock.session_timeout = '6s'");
+	reload($c, "zklock.session_timeout = '20s'");
 	wait_fleet($a, "cluster_name, array_to_string(conflicts, ', ')", [ 'a|', 'b|', 'c|' ], 'changed back');
 }
 
@@ -273,10 +273,10 @@ is(identity($_), $identity, $_->name . ' finds the same identity') for ($a, $b, 
 	isnt($other, $identity, 'c has another');
 
 	# both at once: another worker finds the node of the old root
-	reload($c, "zklock.root = '/zklock'\nzklock.session_timeout = '8s'");
+	reload($c, "zklock.root = '/zklock'\nzklock.session_timeout = '22s'");
 	wait_fleet($a, 'cluster_name', [ 'a', 'b', 'c' ], 'back again');
 	is_deeply([ members($zk, '/other') ], [], 'it is not there twice');
-	reload($c, "zklock.session_timeout = '6s'\nzklock.root = 'wrong'");
+	reload($c, "zklock.session_timeout = '20s'\nzklock.root = 'wrong'");
 	$c->wait_for_log(qr/invalid value for parameter "zklock.root": "wrong"/);
 	is_deeply(fleet($a, 'cluster_name'), [ 'a', 'b', 'c' ], 'a reload with a wrong root changes nothing');
 	$c->restart;

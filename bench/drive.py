@@ -897,7 +897,8 @@ def fleet(r):
     if not r.wants("fleet", "zklock", FLEET_LOCKS):
         return
     with contest("fleet", "zklock"):
-        if rivals["zklock"].ask("hold", count=FLEET_LOCKS, prefix="listed", instance=1):
+        held = rivals["zklock"].ask("hold", count=FLEET_LOCKS, prefix="listed", instance=1)
+        if held[0][0] != FLEET_LOCKS:
             raise Failed("there is no room for %d locks" % FLEET_LOCKS)
         for x, beside in (0, nullcontext), (FLEET_LOCKS, listing):
             with beside():

@@ -363,7 +363,8 @@ typedef struct QueuePart
 
 /*
  * Add the contenders in the list of a part, and the parts of a semaphore to
- * "more", of which there are *nmore: at most two, whatever a server lists.
+ * "more", of which there are *nmore.  This adds two at most, even if the server
+ * lists a name twice.
  */
 static void
 add_contenders(const QueuePart *part, const char *directory,

@@ -175,8 +175,8 @@ zk_timeout_left(int64 called_at, int64 *since, ZkSessionInfo *info)
 
 /*
  * Is ZooKeeper unreachable?  A new worker needs a moment to connect, for which
- * ZooKeeper is not to blame; nor is it if nothing has failed, but workers have
- * ended one after the other.
+ * ZooKeeper is not to blame.  It is not to blame either if workers have ended
+ * one after the other, and none has failed to connect.
  */
 static bool
 is_outage(const ZkSessionInfo *info)

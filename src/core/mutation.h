@@ -88,7 +88,8 @@ typedef enum ZkMutation
 								 * the instance alone */
 	ZK_LOSS_CANCELS,			/* cancel the statement of a session that the
 								 * loss of its lock is to end */
-	ZK_LOSS_UNTOLD,				/* tell nobody of a loss during his commit */
+	ZK_LOSS_UNTOLD,				/* do not end a session that has lost its lock
+								 * during a commit */
 	ZK_LEASE_OF_ONE,			/* have one proof prolong the lease by the
 								 * session timeout */
 	ZK_REVOCATION_FORGOTTEN,	/* retain a lock by habit as if it had not been

@@ -1615,9 +1615,9 @@ check_answer(Contender *contender, int64 now_ms)
 }
 
 /*
- * Check a contender: give it up if it owns its lock and no backend takes it,
- * check whether the time of a retained owner ahead of it is over, and let it
- * come again if its number was late.
+ * Check a contender.  One that owns its lock is given up if no backend takes
+ * it.  One that is behind a retained owner counts that as a holder when its
+ * time is over.  One whose number was late queues again.
  */
 static void
 check_contender(Contender *contender, int64 now_ms)

@@ -2191,9 +2191,8 @@ check_asked(void)
  * Requests, as doc/performance.md has them: a contender for a lock that is
  * wanted, and none if it is handed on; while there are any, a write every
  * tenth of the timeout, and as many of the instance's own znode.  At rest
- * there are none.  A reader gives up the contender ahead of it of the writers
- * that wait behind it in its instance, which get another one when it has the
- * lock.
+ * there are none.  A reader may give up the contender of writers that wait
+ * behind it in its instance.  They get another one when it has the lock.
  */
 static void
 check_requests(void)

@@ -89,7 +89,7 @@ typedef struct Operation
 	bool		read;			/* the server has read this and set the watch,
 								 * even if the answer does not count */
 	bool		wakes;			/* its answer wakes the main thread */
-	uint32		barrier;		/* number of that which it is behind */
+	uint32		barrier;		/* its number, if the read is behind one */
 	struct Stat stat;			/* of SET in a multi */
 
 	int			place;			/* its number in its multi, or that of its last

@@ -9,9 +9,8 @@
  *
  * The first list of a request is behind a barrier, and the others follow it on
  * the same connection.  So a list has all that was done anywhere before it was
- * asked for.  (A lock that is being given up in a session other than the first
- * may still be in it.)  What a backend reads afterwards is no older: a
- * connection begins with a barrier.
+ * asked for.  What a backend reads afterwards is no older: a connection begins
+ * with a barrier.
  *
  * Anybody may be allowed to create znodes of any size where backends look.  So
  * the data of a znode are read when its stat has shown that they are no longer

@@ -2243,6 +2243,9 @@ check_at_rest(void)
 		if (ensemble_sessions_of(i) != 1)
 			sim_violation("leaks", "instance %d: %d sessions", i,
 						  ensemble_sessions_of(i));
+		if (ensemble_is_outdated(i))
+			sim_violation("restored", "instance %d has not noticed that "
+						  "ZooKeeper is an older copy", i);
 		sim_trace("instance %d at rest: %ld bytes of paths", i, bytes);
 	}
 	if (library_watches("/zklock/l") > 0)

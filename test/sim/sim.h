@@ -234,5 +234,6 @@ extern void workload_failed(int backend, const char *sqlstate);
 extern const char *workload_name(int name);
 extern bool workload_is_alone(int instance);
 extern int	workload_lock_timeout(int backend);
+extern int64_t workload_flush_us(int backend);
 
 #endif							/* SIM_H */

@@ -79,6 +79,7 @@ static bool losing;				/* holders idle for longer than sessions last,
 static bool alone;				/* zklock.exclusion is "instance" at times: */
 static int64_t alone_from[MAX_INSTANCES];
 static int64_t alone_until[MAX_INSTANCES];
+static bool terminates[MAX_INSTANCES];	/* zklock.terminate_on_loss */
 static bool hasty;				/* waits end soon, so that what is known of
 								 * them is soon out of date */
 static int64_t pause_us;
@@ -634,6 +635,22 @@ new_script(ClientState *client)
 		add_block(client);
 }
 
+/*
+ * A backend flushes its commit record, or waits for the standby that has to
+ * flush it, too: for how long?  That can be long enough for a lock of its
+ * session to be lost meanwhile.
+ */
+int64_t
+workload_flush_us(int number)
+{
+	const ClientState *client = &clients[number];
+
+	if (losing && terminates[client->instance] && client->nsession > 0 &&
+		sim_chance(200000))
+		return sim_between(session_timeout_ms * 500, session_timeout_ms * 3000);
+	return sim_between(50, 2000);
+}
+
 void
 workload_next(int number, SimStatement * statement)
 {
@@ -837,7 +854,8 @@ begin_instances(const char *mutation, int timeout_ms, int per_instance)
 		set(&options, "zklock.handoff_quantum", handoff_quantum);
 		set(&options, "zklock.retain_time", retain);
 		set(&options, "zklock.commit_check", commit_check);
-		set(&options, "zklock.terminate_on_loss", sim_chance(500000));
+		terminates[i] = sim_chance(500000);
+		set(&options, "zklock.terminate_on_loss", terminates[i]);
 		set(&options, "zklock.look_again", 0);
 		set(&options, "deadlock_timeout", deadlock_timeout);
 		(void) instance_new(&options);

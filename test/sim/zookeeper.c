@@ -134,6 +134,8 @@ typedef struct Session
 	int64_t		ended_at;		/* unless it is alive */
 	bool		misled;			/* a write was lost, unnoticed: it is to end,
 								 * also if another copy has it again */
+	bool		outdated;		/* writes were lost, which its instance must
+								 * notice: it is to end */
 	int			instance;
 	Connection *connection;		/* the latest */
 	Undeleted  *undeleted;
@@ -1853,6 +1855,23 @@ is_loss_unnoticed(int64_t id, int end)
 	return wrote;
 }
 
+/*
+ * How often has a session written its instance's own znode since the copy?
+ * Of two such writes the instance has had the answer to the first.
+ */
+static int
+count_lost_marks(int64_t id, int end)
+{
+	int			n = 0;
+
+	for (int i = ntxns; i < end; i++)
+		for (int j = 0; j < txns[i]->nchanges; j++)
+			n += txns[i]->author == id &&
+				txns[i]->changes[j].kind == CHANGE_SET &&
+				strncmp(txns[i]->changes[j].path, "/zklock/%clusters/", 18) == 0;
+	return n;
+}
+
 /* End a session as soon as there is a leader. */
 static void
 expire_soon(void *arg)
@@ -1888,6 +1907,8 @@ ensemble_restore(int64_t age_us, bool epochs_too)
 	for (int i = 0; i < nsessions; i++)
 	{
 		sessions[i].misled |= is_loss_unnoticed(sessions[i].id, end);
+		sessions[i].outdated |= sessions[i].alive &&
+			count_lost_marks(sessions[i].id, end) > 1;
 		if (sessions[i].alive && sessions[i].misled)
 			sim_at(sim_now(), expire_soon, &sessions[i]);
 	}
@@ -1981,6 +2002,17 @@ ensemble_sessions_of(int instance)
 	for (int i = 0; i < nsessions; i++)
 		n += sessions[i].alive && sessions[i].instance == instance;
 	return n;
+}
+
+/* Does an instance still have a session that has lost writes? */
+bool
+ensemble_is_outdated(int instance)
+{
+	for (int i = 0; i < nsessions; i++)
+		if (sessions[i].alive && sessions[i].outdated &&
+			sessions[i].instance == instance)
+			return true;
+	return false;
 }
 
 /* Had it not ended at that time, unless an older copy has ended it? */

@@ -118,6 +118,7 @@ extern bool ensemble_is_whole(void);
 extern int64_t ensemble_session(int i);
 extern int	ensemble_sessions(void);
 extern int	ensemble_sessions_of(int instance);
+extern bool ensemble_is_outdated(int instance);
 extern bool ensemble_was_alive(int64_t session, int64_t at);
 
 /* For checkers: the tree as it is for the leader. */

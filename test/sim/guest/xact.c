@@ -309,7 +309,7 @@ xact_commit(void)
 	HOLD_INTERRUPTS();
 	sim_point();
 	if (xid != InvalidTransactionId || force_sync)
-		sim_sleep(sim_between(50, 2000));	/* of the WAL */
+		sim_sleep(workload_flush_us(client));
 	signals_take();
 	check_committed(client);
 	check_ended(client);

@@ -1,5 +1,6 @@
 
-# Some operations of a batch fail: each gets an error of its own, and the others
+# Requests that are pending together go to ZooKeeper together, and each is done
+# once.  If some of them fail, each of those gets an error of its own, and the others
 # go together all the same, whatever fails and how much of it.
 
 use strict;
@@ -26,7 +27,9 @@ my $node = zk_cluster('a', $zk,
 	'zklock.session_timeout' => '60s',
 	'zklock.commit_check' => 'off',
 	'max_connections' => 200);
-my @sessions = map { ZkWire->new($node) } (0 .. $n - 1);
+my @clients = map { ZkWire->new($node) } (1 .. $n + 8);
+my @sessions = @clients[ 0 .. $n - 1 ];
+my $session_id = session_of($node);
 my $worker = worker_of($node);
 my $before;
 
@@ -36,6 +39,24 @@ sub hold_back
 	stop_process($worker);
 	$before = $proxy->requests('a-0');
 	return;
+}
+
+# Requests that ZooKeeper has had from the instance, those that nobody asked for, too.
+sub all_requests
+{
+	my ($line) = grep { /sid=$session_id\b/ } split /\n/, $zk->fourlw('cons');
+	my ($received) = $line =~ /recved=(\d+)/;
+
+	return $received;
+}
+
+# Watches of the instance's own contenders, a request each: one for each lock that
+# has been owned for a second.
+sub watches
+{
+	my ($list) = $zk->fourlw('wchc') =~ /^$session_id\n((?:\t.*\n)*)/m;
+
+	return scalar(() = ($list // '') =~ /-lock-\d+\n/g);
 }
 
 # How many of these kinds of requests there were since then.
@@ -48,15 +69,32 @@ sub requests
 	return $sum;
 }
 
-# Wait for the end of what all run; returns the errors' SQLSTATEs by number.
-sub errors
+# Wait for the end of what sessions run.
+sub wait_done
 {
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 
-	while (my @busy = grep { $_->busy } @sessions)
+	while (my @busy = grep { $_->busy } @_)
 	{
 		ZkWire::wait_any($end - time, @busy) or die @busy . ' sessions are not done';
 	}
+	return;
+}
+
+# The same; they must all succeed.
+sub succeed
+{
+	my ($name, @busy) = @_;
+
+	wait_done(@busy);
+	is_deeply([ map { $_->result->{message} // () } @busy ], [], $name);
+	return;
+}
+
+# Wait for the end of what all run; returns the errors' SQLSTATEs by number.
+sub errors
+{
+	wait_done(@sessions);
 	return {
 		map { ($_ => $sessions[$_]->result->{sqlstate}) }
 		grep { defined $sessions[$_]->result->{message} } (0 .. $n - 1)
@@ -69,8 +107,7 @@ sub make_known
 	my ($prefix) = @_;
 
 	$foreign->create(lock_dir("$prefix/$_"), makepath => 1) for (0 .. $n - 1);
-	$node->safe_psql('postgres',
-		"SELECT zk_lock('$prefix/' || i) FROM generate_series(0, $n - 1) i");
+	value($node, "SELECT zk_lock('$prefix/' || i) FROM generate_series(0, $n - 1) i");
 	wait_no_contenders($zk, "$prefix/$_") for (0 .. $n - 1);
 	return;
 }
@@ -114,6 +151,116 @@ sub check_tokens
 	is_deeply(\@wrong, [], "$name: each has one contender, and its token");
 	return;
 }
+
+# All sessions take their locks and are granted them, and the nodes are right.
+sub check_locks
+{
+	my ($name, $prefix, @sequence) = @_;
+	my %expected;
+	my %found;
+
+	for my $i (0 .. $n - 1)
+	{
+		my @queue = contenders($zk, "$prefix/$i");
+		my ($number) = ($queue[0] // '') =~ /(\d{10})$/;
+		my $token = $sessions[$i]->run("SELECT zk_fencing_token('$prefix/$i')")->{out};
+		my $czxid = @queue ? $foreign->get(lock_dir("$prefix/$i") . "/$queue[0]")->{czxid} : 0;
+
+		$expected{$i} = [ 1, $sequence[$i] // $sequence[0], 'its czxid' ];
+		$found{$i} = [ scalar @queue, 0 + ($number // -1),
+			$token eq $czxid ? 'its czxid' : "$token, not $czxid" ];
+	}
+	is_deeply(\%found, \%expected, "$name: contenders, sequence numbers, tokens");
+	return;
+}
+
+#
+# All at once
+#
+
+make_known($_) for qw(pending failing lost);
+
+{
+	$_->run('BEGIN') for @sessions;
+	my $worker = stop_worker($node);
+	my $before = all_requests();
+	$sessions[$_]->send("SELECT zk_lock('pending/$_')") for (0 .. $n - 1);
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = $n FROM zk_locks WHERE name LIKE 'pending/%' AND NOT granted");
+	kill 'CONT', $worker;
+	succeed("$n locks that are pending together", @sessions);
+	check_locks('together', 'pending', 1);
+
+	# a read for each, a create for all; and what the tokens take
+	my $used = all_requests() - $before - watches();
+	note "$used requests for $n locks";
+	cmp_ok($used, '<', $n * 1.5, 'one create for all of them');
+
+	# a watch for a revocation, if there is one yet, is removed at the release
+	$worker = stop_worker($node);
+	my $watched = watches();
+	$before = all_requests();
+	$_->send('COMMIT') for @sessions;
+	succeed('commits do not wait for the worker', @sessions);
+	kill 'CONT', $worker;
+	wait_no_contenders($zk, "pending/$_") for (0 .. $n - 1);
+	$used = all_requests() - $before - $watched;
+	note "$used requests for $n releases";
+	cmp_ok($used, '<', $n / 2, 'one delete for all of them');
+}
+
+#
+# One fails
+#
+
+{
+	my ($behind, $group, $permit, @holders) = @clients[ $n .. $n + 7 ];
+
+	# the directory of one lock has gone, and so has the contender of another
+	$_->run('BEGIN') for (@sessions, $behind, $group, $permit, @holders);
+	$holders[$_]->run("SELECT zk_lock('kept/$_')") for (0 .. $#holders);
+	my $theirs = $foreign->lock(lock_dir('behind'));
+	my $worker = stop_worker($node);
+	my ($gone) = contenders($zk, 'kept/2');
+	$foreign->delete(lock_dir('kept/2') . "/$gone");
+	$foreign->delete(lock_dir('failing/17'));
+	my $before = all_requests();
+
+	$_->send('COMMIT') for @holders;
+	$sessions[$_]->send("SELECT zk_lock('failing/$_')") for (0 .. $n - 1);
+	$behind->send("SELECT zk_lock('behind')");
+	$group->send("SELECT zk_lock_all(ARRAY['failing/all', 'failing/both'])");
+	$permit->send("SELECT zk_acquire('failing_permit', 1)");
+	succeed('commits of the holders', @holders);
+	$node->poll_query_until('postgres',
+		'SELECT count(*) = ' . ($n + 3) . ' FROM zk_locks WHERE NOT granted');
+	kill 'CONT', $worker;
+
+	succeed("$n locks, of which the directory of one is gone",
+		@sessions, $group, $permit);
+	my $used = all_requests() - $before - watches();
+	note "$used requests, two for each lock that are reads";
+	cmp_ok($used, '<', $n * 3, 'the others went together all the same');
+	my @sequence = (1) x $n;
+	$sequence[17] = 0;
+	check_locks('one fails', 'failing', @sequence);
+	wait_no_contenders($zk, "kept/$_") for (0 .. $#holders);
+	is(scalar(contenders($zk, "failing/$_")), 1, "one of a group: $_") for qw(all both);
+
+	wait_contenders($zk, 'behind', 2);
+	ok($behind->busy, 'who has to wait waits');
+	$foreign->unlock($theirs);
+	succeed('and has its lock in the end', $behind);
+
+	$_->send('ROLLBACK') for (@sessions, $behind, $group, $permit);
+	succeed('the end', @sessions, $behind, $group, $permit);
+	wait_no_contenders($zk, $_)
+	  for ((map { "failing/$_" } (0 .. $n - 1), 'all', 'both'), 'behind');
+}
+
+#
+# Some fail
+#
 
 # Directories are missing: of one, of the first, of some, of most, of all.
 my %missing = (
@@ -189,6 +336,28 @@ make_known('denied');
 
 is($node->safe_psql('postgres', 'SELECT sessions, reconnects FROM zk_session'),
 	'1|0', 'one session, one connection');
+
+#
+# The connection is lost while they are on their way
+#
+
+for my $try (1 .. 3)
+{
+	$_->run('BEGIN') for @sessions;
+	my $worker = stop_worker($node);
+	$sessions[$_]->send("SELECT zk_lock('lost/$_')") for (0 .. $n - 1);
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = $n FROM zk_locks WHERE NOT granted");
+	kill 'CONT', $worker;
+	$proxy->reset('a-0');
+	succeed("try $try: a connection that is lost", @sessions);
+	check_locks("try $try", 'lost', $try);
+	$_->send('COMMIT') for @sessions;
+	$proxy->reset('a-0');
+	succeed("try $try: commits", @sessions);
+	wait_no_contenders($zk, "lost/$_") for (0 .. $n - 1);
+	is(session_of($node), $session_id, 'the session is the same');
+}
 
 $node->stop;
 done_testing();

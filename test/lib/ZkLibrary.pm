@@ -11,9 +11,7 @@ ZkLibrary - what the ZooKeeper client library was built with, for TAP tests
 
   if (!library_has('zookeeper_init_ssl'))
   {
-      settings_are_refused('TLS', 'zklock.tls_ca' => '/etc/ca.crt');
-      done_testing();
-      exit;
+      settings_are_refused($node, 'TLS', 'zklock.tls_ca' => '/etc/ca.crt');
   }
 
 =cut
@@ -29,7 +27,6 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkCluster;
 use ZkSession;
-use ZooKeeper;
 
 our @EXPORT = qw(library_has settings_are_refused);
 
@@ -43,10 +40,10 @@ our @EXPORT = qw(library_has settings_are_refused);
 
 Has the library that zklock uses this function?
 
-=item settings_are_refused($what, %settings)
+=item settings_are_refused($node, $what, %settings)
 
-Test that each of these settings, which need a library that was built with
-C<$what>, is refused, and that there is no connection while it is there.
+Test that an instance refuses each of these settings, which need a library that
+was built with C<$what>, and that there is no connection while it is there.
 
 =back
 
@@ -65,12 +62,9 @@ sub library_has
 
 sub settings_are_refused
 {
-	my ($what, %settings) = @_;
-	my $zk = ZooKeeper->new;
+	my ($node, $what, %settings) = @_;
 	my $problem = "The ZooKeeper client library of this server was built without $what.";
 
-	$zk->start;
-	my $node = zk_cluster('refuses', $zk);
 	for my $name (sort keys %settings)
 	{
 		my $logged = -s $node->logfile;
@@ -97,7 +91,6 @@ sub settings_are_refused
 		ok(wait_connected($node), '... until it is taken away');
 		is(sql($node, "SELECT count(*) FROM pg_settings WHERE name = '$name'")->{out}, '0', '... and pg_settings does not have it');
 	}
-	$node->stop;
 	return;
 }
 

@@ -1,10 +1,12 @@
 
 # No commit under a lost lock: the lease, zklock.commit_check, and what happens
-# to a holder whose lock is lost.
+# to a holder whose lock is lost.  Also where another module's callback is ahead of
+# ours.
 
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -465,4 +467,40 @@ is_deeply($result->{warnings}, [], 'and has waited to the end');
 is(rows(), $rows + 1, 'and is there');
 
 $_->quit for ($s, $writer, $notifier);
+
+#
+# Another module's callback is ahead of ours, and runs statements while PostgreSQL
+# goes through the list of callbacks
+#
+
+my $module = PostgreSQL::Test::Utils::tempdir() . '/late_callback';
+
+system_or_bail('cc', '-shared', '-fPIC', '-I' . $remote->config_data('--includedir-server'),
+	'-o', "$module.so", dirname(__FILE__) . '/../lib/late_callback.c');
+value($a, $_) for ('CREATE TABLE t (i int)', 'CREATE TABLE u (i int)');
+
+# A statement of each kind: one after which ours is to be the first, and another.
+for my $statement ('TRUNCATE u', 'SELECT 1')
+{
+	my $s = ZkSession->new($a);
+	my $pid = $s->pid;
+
+	$s->run_ok($_) for (
+		"LOAD '$module'",
+		"SET late_callback.statement = '$statement'",
+		"SELECT zk_lock('x', session => true)");
+	$s->run_ok('INSERT INTO t VALUES (0)', "$statement: commits while the lock is held");
+	ok(end_session($a, $client), 'the session is ended');
+	$a->poll_query_until('postgres', "SELECT lost FROM zk_locks WHERE pid = $pid");
+	is($s->run('INSERT INTO t VALUES (1)')->{sqlstate}, '40001', 'does not commit when it is lost');
+	$s->run_ok('BEGIN');
+	$s->run_ok('INSERT INTO t VALUES (2)');
+	is($s->run('COMMIT')->{sqlstate}, '40001', 'nor in a block');
+	is($s->run('SELECT zk_unlock_all()')->{message}, undef, 'the loss is acknowledged');
+	$s->run_ok('INSERT INTO t VALUES (0)', 'then it commits');
+	$s->quit;
+	wait_connected($a);
+}
+is(value($a, 'SELECT count(*), sum(i) FROM t'), '4|0', 'no more has been committed');
+
 done_testing();

@@ -4,7 +4,10 @@
 # a statement, or is in a COMMIT that waits for a synchronous standby.  And
 # servers without a worker: single-user mode and pg_upgrade.
 #
-# The session timeout is longer than any of these tests waits for a lock.
+# And the end of a process that holds a lock of the session, while nobody knows
+# whether that is still its own: ZooKeeper has been away for longer than the
+# lease.  PostgreSQL commits when it removes temporary tables, and what waits or
+# fails there cannot be ended by anybody.  And a shutdown meanwhile.
 
 use strict;
 use warnings;
@@ -14,11 +17,15 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 use ZkCluster;
+use ZkProxy;
+use ZkSession;
 use ZkWire;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new;
 $zk->start;
+
+# The session timeout is longer than any of the tests of these two waits for a lock.
 my %settings = (
 	'zklock.session_timeout' => '30s',
 	'log_statement' => 'none');
@@ -118,18 +125,20 @@ sub all_phases
 
 sub stopping
 {
-	my ($mode) = @_;
-	my $offset = -s $a->logfile;
+	my ($node, $mode) = @_;
+	my $offset = -s $node->logfile;
 
-	system_or_bail('pg_ctl', '-D', $a->data_dir, '-m', $mode, '--no-wait', 'stop');
-	$a->wait_for_log(qr/received \w+ shutdown request/, $offset);
+	system_or_bail('pg_ctl', '-D', $node->data_dir, '-m', $mode, '--no-wait', 'stop');
+	$node->wait_for_log(qr/received $mode shutdown request/, $offset);
 	return;
 }
 
 sub stopped
 {
-	poll_until(sub { !-e $a->data_dir . '/postmaster.pid' }, 'the end of a');
-	$a->_update_pid(0);
+	my ($node) = @_;
+
+	poll_until(sub { !-e $node->data_dir . '/postmaster.pid' }, 'the end of ' . $node->name);
+	$node->_update_pid(0);
 	return;
 }
 
@@ -184,7 +193,7 @@ sub is_clean
 	my $s = all_phases('smart');
 	my $worker = worker_of($a);
 
-	stopping('smart');
+	stopping($a, 'smart');
 	ok(!eval { ZkWire->new($a); 1 }, 'smart: nobody comes in any more');
 	ok(!ended($s->{$_}), "smart: the session $_") for ('behind idle', 'behind runs', 'behind commits', 'waits');
 	run_ok($s->{foreign}, 'COMMIT');
@@ -209,7 +218,7 @@ sub is_clean
 	ok(kill(0, $worker), 'the worker has been there all the time');
 	ok(-e $file, 'and its session');
 	$_->vanish for (values %$s);
-	stopped();
+	stopped($a);
 	ok(!-e $file, 'the session is closed when the last client has gone');
 	is($zk->fourlw('dump') =~ m{/zklock/(?!%clusters/)} ? 1 : 0, 0, 'no contender is left');
 	$a->append_conf('postgresql.auto.conf', "synchronous_standby_names = 'nobody'");
@@ -230,7 +239,7 @@ sub is_clean
 
 	# The shutdown ends the wait for the standby.  What if that takes long?
 	kill 'STOP', $pid;
-	stopping('fast');
+	stopping($a, 'fast');
 	is_terminated($s->{$_}, "fast: the client that $_") for qw(idle runs waits waits_locally);
 	had($s->{"behind $_"}, "the other cluster has the lock of the session that $_") for qw(idle runs);
 	poll_until(sub { contenders($zk, 'wait') == 1 }, 'who waits to leave the queue');
@@ -240,7 +249,7 @@ sub is_clean
 
 	kill 'CONT', $pid;
 	is(wait_ended($s->{'behind commits'}, 'the lock')->{message}, undef, 'when it goes on, the lock is free');
-	stopped();
+	stopped($a);
 	like(substr(slurp_file($a->logfile), $offset),
 		qr/\[$pid\] .*canceling the wait for synchronous replication and terminating connection/,
 		'the wait for the standby was ended');
@@ -383,5 +392,178 @@ sub is_clean
 
 unlike(slurp_file($_->logfile), qr/PANIC|TRAP|was terminated by signal/, $_->name . ' has not crashed') for ($a, $b);
 $_->stop for ($a, $b);
+
+#
+# ZooKeeper has been away for longer than the lease
+#
+
+my $foreign = $zk->client(timeout => 60);
+my $proxy = ZkProxy->new;
+my $c = zk_cluster('c', $zk,
+	'zklock.servers' => $zk->connstr_through($proxy, 'c'),
+	'zklock.session_timeout' => '4s');
+
+sub temp_tables
+{
+	return value($c, q{SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'});
+}
+
+# A session that holds a lock, and has a temporary table of later, or of before.
+sub holder_with_table
+{
+	my ($lock, $before) = @_;
+	my $s = ZkSession->new($c);
+	my @statements = ("SELECT zk_lock('$lock', session => true)", 'CREATE TEMP TABLE t (n int)');
+
+	$s->run_ok($_) for $before ? reverse @statements : @statements;
+	return $s;
+}
+
+# ZooKeeper is away for longer than the lease.
+sub wait_no_lease
+{
+	$c->poll_query_until('postgres',
+		q{SELECT lease <= '0'::interval AND state <> 'connected' FROM zk_session});
+	return;
+}
+
+sub has_ended
+{
+	my ($s, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $c->poll_query_until('postgres',
+			'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $s->pid),
+		"$name: its backend ends");
+	return;
+}
+
+sub is_free
+{
+	my ($lock) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$foreign->unlock($foreign->lock(lock_dir($lock)));
+	pass("the lock \"$lock\" is free for others");
+	return;
+}
+
+sub has_stopped
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok(eval { stopped($c); 1 }, $name) or die $@;
+	return;
+}
+
+#
+# A backend ends
+#
+
+{
+	my %s = map { ($_ => holder_with_table($_)) } qw(quits terminated idle commits lost);
+
+	$s{before} = holder_with_table('before', 1);
+	$s{idle}->run_ok('BEGIN; INSERT INTO t VALUES (1)');
+	$s{commits}->run_ok('BEGIN; INSERT INTO t VALUES (1)');
+	is(temp_tables(), 6, 'everybody has a temporary table');
+
+	$proxy->refuse('c-0');
+	wait_no_lease();
+	$s{commits}->send('COMMIT');
+	$s{commits}->wait_waiting(2);
+	value($c, "SELECT pg_terminate_backend($_)") for map { $s{$_}->pid } qw(terminated idle commits);
+	$s{$_}->quit for qw(quits before);
+	has_ended($s{quits}, 'a client that disconnects');
+	has_ended($s{before}, 'one whose temporary table is older than its lock');
+	has_ended($s{terminated}, 'a session that is terminated');
+	has_ended($s{idle}, 'the same in a transaction');
+	has_ended($s{commits}, 'the same in a COMMIT that waits');
+	is($s{commits}->result->{sqlstate}, '57P01', '... whose client gets the error');
+	is(temp_tables(), 1, 'their temporary tables have gone');
+	is(value($c, q{SELECT string_agg(name, ' ') FROM zk_locks}), 'lost', 'and so have their locks');
+
+	# so do those of who has lost its lock, if the session has not ended by itself
+	$foreign->kill_session(session_of($c));
+	$proxy->thaw;
+	wait_connected($c);
+	$c->poll_query_until('postgres', 'SELECT lost FROM zk_locks');
+	$s{lost}->quit;
+	has_ended($s{lost}, 'a session that has lost its lock');
+	is(temp_tables(), 0, 'its temporary table has gone');
+	is_free($_) for sort keys %s;
+	$_->quit for values %s;
+	poll_until(sub { !all_contenders($zk) }, 'all contenders to be gone');
+}
+
+#
+# A shutdown without ZooKeeper
+#
+
+{
+	my $s = holder_with_table('x');
+
+	$proxy->refuse('c-0');
+	wait_no_lease();
+	stopping($c, 'fast');
+	has_stopped('a fast shutdown without ZooKeeper ends');
+	ok(-e session_file($c), 'what could not be closed is remembered');
+	$s->quit;
+	$proxy->thaw;
+	$c->start;
+	wait_connected($c);
+	is_free('x');
+	is(temp_tables(), 0, 'nothing is left');
+}
+
+#
+# A shutdown that takes long, and ZooKeeper comes back: it is for the worker to
+# see the holder out, since there will be no other
+#
+
+{
+	# A server that starts slowly answers a client that comes too early only when
+	# the client tries again, after two thirds of the timeout.
+	$c->append_conf('postgresql.conf', "zklock.session_timeout = '15s'");
+	$c->restart;
+	wait_connected($c);
+
+	my $s = holder_with_table('x');
+	my $worker = worker_of($c);
+	my $offset = -s $c->logfile;
+	my $restarting = qr/restarting the zklock worker/;
+
+	# ZooKeeper itself ends, so that the session lives when it is back
+	stop_process($s->pid);
+	$zk->kill9;
+	wait_no_lease();
+	my $since = time;
+	stopping($c, 'fast');
+
+	# a worker goes that has had no connection for 10 s
+	poll_until(sub { time - $since > 12 || slurp_file($c->logfile, $offset) =~ $restarting },
+		'the time after which a worker is replaced');
+	unlike(slurp_file($c->logfile, $offset), $restarting, 'the worker does not go');
+	ok(-e $c->data_dir . '/postmaster.pid', 'nor does the server while a holder cannot');
+
+	# neither for new settings
+	$c->append_conf('postgresql.conf', "zklock.session_timeout = '5s'");
+	kill 'HUP', $worker;
+	$zk->start;
+	$c->wait_for_log(qr/\[$worker\] .*connected to ZooKeeper/, $offset);
+	pass('it connects again');
+	kill 'CONT', $s->pid;
+	has_stopped('the shutdown ends with the holder');
+	ok(!-e session_file($c), 'the session is closed');
+	unlike(slurp_file($c->logfile, $offset), $restarting, 'by the same worker');
+	is_free('x');
+	$s->quit;
+	$c->start;
+	is(temp_tables(), 0, 'nothing is left');
+}
+
+unlike(slurp_file($c->logfile), qr/PANIC|TRAP|was terminated by signal/, 'no process has crashed');
+$c->stop;
 
 done_testing();

@@ -1,8 +1,16 @@
 # Copyright (c) 2026, zklock developers
 
-# What is in znodes of others: how much data, how many znodes, and which bytes.  The
-# worker reads no more than an instance or a contender can have written, and tells what
-# it leaves out.
+# Znodes that no instance has made where instances look.
+#
+# - What is in those of others: how much data, how many znodes, and which bytes.  The
+#   worker reads no more than an instance or a contender can have written, and tells
+#   what it leaves out.
+# - A node of our own session that no contender of ours knows of is in the way of
+#   all, until the session ends: who has to wait for it deletes it.  And nothing
+#   else that is of our session.
+# - A child of a lock directory that is not ephemeral is no contender, even if its
+#   name ends in ten digits: a tenant's locks below a root that is a lock directory
+#   itself, or what an operator keeps there.
 
 use strict;
 use warnings;
@@ -27,7 +35,7 @@ $proxy->count('a-0');
 my $a = zk_cluster(
 	'a', $zk,
 	'zklock.servers' => $servers,
-	'zklock.session_timeout' => '60s',
+	'zklock.session_timeout' => '30s',
 	'autovacuum' => 'off',
 	'deadlock_timeout' => '100ms');
 my $stranger = $zk->client(timeout => 60);
@@ -265,7 +273,7 @@ value($a, 'SELECT count(*) FROM zk_fleet()');
 		$a->wait_for_log(qr/still waiting for exclusive lock "evil" in ZooKeeper.*\n.*First in the queue: postgresql host=\S+ cluster=\S+ pid=1$/m, $offset);
 	}
 	$a->wait_for_log(qr/WARNING:  ignoring znode "\\xe6\\x97\\xa5FORGED\\xe2\\x80\\xae" in lock directory/, $log_offset);
-	$stranger->delete($_) for map { "$_/_c_x-lock-0000000001" } @names;
+	$stranger->delete($_) for map { ("$_/_c_x-lock-0000000001", $_) } @names;
 	$stranger->delete("$dir/$_") for $stranger->ls($dir);
 }
 
@@ -312,5 +320,219 @@ all_printing('zk_deadlocks', 'SELECT * FROM zk_deadlocks');
 	unlike($log, qr/^\t?FORGED/m, '... in lines of its own');
 }
 
-$a->stop;
+#
+# Nodes of our own session
+#
+
+my $uuid = '89ab0123-4567-4def-8edc-ba9876543210';
+my $orphans = 0;
+
+# How many have been deleted, by the log?
+sub deleted
+{
+	my @found = slurp_file($a->logfile) =~ /deleting znode ".*" of a lost contender/g;
+	return scalar @found;
+}
+
+# The connections that the server has for a session, each as address and port.
+sub connections
+{
+	my ($session) = @_;
+
+	return $zk->fourlw('cons') =~ m{^ /(\S+?)\[[^\n]*\bsid=\Q$session\E\b}mg;
+}
+
+# A node in the session of the instance, which has its connection back then; or
+# more than one, if the instance was back ahead of the answer.  The server leaves
+# the instance its connection if it does not know it as the session's any more:
+# where a client left the session at the moment at which the instance came back.
+sub orphans
+{
+	my ($dir, $kind) = @_;
+	my $session = session_of($a);
+	my $reconnects = value($a, 'SELECT reconnects FROM zk_session');
+	my ($before) = connections($session);
+
+	$stranger->create($dir, makepath => 1) if !$stranger->exists($dir);
+	$stranger->create_in_session($session, "$dir/_c_$uuid$kind");
+	poll_until(
+		sub {
+			my ($connected, $again) =
+			  split /\|/, value($a, "SELECT state = 'connected', reconnects > $reconnects FROM zk_session");
+			my @now = connections($session);
+
+			return $connected eq 't' && @now == 1 && ($again eq 't' || $now[0] eq $before);
+		},
+		'the instance to be connected again');
+	my @nodes = map { "$dir/$_" } grep { /$uuid/ } $stranger->ls($dir);
+	$orphans += @nodes;
+	return @nodes;
+}
+
+# Strays of each kind, ahead of contenders of each kind
+
+for my $case (
+	[ 'a lock', 'x', '', '-lock-', "zk_lock('x')" ],
+	[ 'a lock, behind a reader', 'r', '', '-__READ__', "zk_lock('r')" ],
+	[ 'a shared lock', 's', '', '-lock-', "zk_lock('s', shared => true)" ],
+	[ 'a permit', 'p', '/locks', '-lock-', "zk_acquire('p', 2)" ])
+{
+	my ($what, $name, $below, $kind, $call) = @$case;
+	my $dir = lock_dir($name);
+
+	$stranger->create("$dir/leases", makepath => 1) if $below;
+	my @nodes = orphans("$dir$below", $kind);
+	my $session = ZkSession->new($a);
+	$session->run_ok("SELECT $call, pg_advisory_unlock_all()", "$what: not forever behind an orphan");
+	is(scalar(grep { $stranger->exists($_) } @nodes), 0, "$what: it has been deleted");
+	is(deleted(), $orphans, "$what: and the log says so");
+	$session->quit;
+}
+
+# Behind a contender of somebody else it is found when that leaves.
+{
+	my @nodes = orphans(lock_dir('f'), '-lock-');
+	my $theirs = $stranger->enqueue(lock_dir('f'));
+	my $session = ZkSession->new($a);
+
+	$session->send("SELECT zk_lock('f')");
+	$session->wait_waiting(2);
+	wait_contenders($zk, 'f', 2 + @nodes);
+	is(scalar(grep { $stranger->exists($_) } @nodes), scalar(@nodes), 'an orphan that is not right ahead stays');
+	$stranger->unlock($theirs);
+	is($session->result->{message}, undef, 'when it is, it goes');
+	is(deleted(), $orphans, 'the log says so');
+	$session->quit;
+}
+
+# What is of our session and no orphan
+
+my @sessions = map { ZkSession->new($a) } (0 .. 3);
+
+# a writer behind readers of its own instance, which have not come yet
+$sessions[0]->run_ok($_) for ('BEGIN', "SELECT zk_lock('y', shared => true)");
+$sessions[1]->send("SELECT zk_lock('y')");
+$sessions[1]->wait_waiting(1);
+wait_contenders($zk, 'y', 2);
+
+# readers of several locks, who share a contender
+my $theirs = $stranger->lock(lock_dir('many/1'));
+for my $i (2, 3)
+{
+	$sessions[$i]->send("SELECT zk_lock_all('{many/1,many/2}', shared => true)");
+	$sessions[$i]->wait_waiting(2);
+}
+wait_contenders($zk, 'many/1', 2);
+$stranger->unlock($theirs);
+is($sessions[$_]->result->{message}, undef, 'several shared locks') for (2, 3);
+$sessions[0]->run_ok('COMMIT', 'the reader has its lock');
+is($sessions[1]->result->{message}, undef, 'the writer behind it gets it');
+
+# permits that wait for each other, over a restart of the worker
+$sessions[0]->run_ok($_) for ('BEGIN', "SELECT zk_acquire('q', 1)");
+for my $i (1 .. 3)
+{
+	$sessions[$i]->send("SELECT zk_acquire('q', 1)");
+	$sessions[$i]->wait_waiting(2);
+}
+poll_until(
+	sub { my @waiting = eval { $stranger->ls(lock_dir('q') . '/locks') }; @waiting == 3 },
+	'three to wait for a permit');
+next_worker($a);
+$sessions[0]->run_ok('COMMIT');
+for (1 .. 3)
+{
+	my $next;
+	poll_until(sub { ($next) = grep { $sessions[$_] && $sessions[$_]->done } (1 .. 3); $next }, 'the next permit');
+	is($sessions[$next]->result->{message}, undef, 'a permit');
+	$sessions[$next]->quit;
+	$sessions[$next] = undef;
+}
+is(deleted(), $orphans, 'nothing else of our session was taken for an orphan');
+$sessions[0]->quit;
+
+#
+# Children that are not ephemeral
+#
+
+my $b = zk_cluster('b', $zk, 'zklock.session_timeout' => '30s');
+my %logged = (a => -s $a->logfile, b => 0);
+
+$a->safe_psql('postgres', q{
+	CREATE ROLE tenant1 LOGIN;
+	GRANT pg_monitor TO tenant1;
+	ALTER ROLE tenant1 SET zklock.root = '/zklock/tenant1';
+});
+
+# The tenant's locks are containers below what the default root takes for the
+# directory of the lock "tenant1".
+my $tenant = ZkSession->new($a);
+$tenant->run_ok("SET zklock.root = '/zklock/tenant1'");
+$tenant->run_ok("BEGIN; SELECT zk_lock_all(ARRAY['order-0000000000', 'order-0000000002', 'order--1234567890', 'order-2147483647'])",
+	'the tenant has its locks');
+is(scalar $stranger->ls('/zklock/tenant1'), 4, 'they are in one directory');
+
+# sequential creates count the tenant's locks, so ours stand behind two
+is(sql($b, "SELECT zk_try_lock('tenant1')")->{out}, 't', 'who tries gets the lock of that name');
+my $holder = holder($b, 'tenant1');
+like($holder->run("SELECT zk_fencing_token('tenant1')")->{out}, qr/^\d+$/, 'and its token');
+is(sql($a, "SELECT zk_try_lock('tenant1')")->{out}, 'f', 'which excludes others');
+my $waiter = waiter($a, 'tenant1', 2);
+$holder->run('COMMIT');
+is($waiter->result->{message}, undef, 'who waits for it gets it');
+is(sql($b, "SELECT zk_try_lock('tenant1', shared => true)")->{out}, 'f', 'also from readers');
+$waiter->run('COMMIT');
+my @readers = map {
+	my $s = ZkSession->new($_);
+	$s->run_ok("BEGIN; SELECT zk_lock('tenant1', shared => true)", 'readers share it');
+	$s
+} ($a, $b);
+is(sql($b, "SELECT zk_try_lock('tenant1')")->{out}, 'f', 'and exclude writers');
+$_->run('COMMIT') for @readers;
+
+# The tenant is not disturbed.
+is($tenant->run("SELECT count(*) FROM zk_locks WHERE granted")->{out}, 4, 'the tenant still has its locks');
+$tenant->run_ok('COMMIT');
+
+# A directory that somebody has made, persistent, in the queue of a lock, before
+# it is used and while somebody waits.
+my $node = $stranger->create('/zklock/jobs/job-0000000000', makepath => 1);
+my $first = $stranger->enqueue(lock_dir('jobs'));
+$waiter = waiter($a, 'jobs', 2);
+# ours has number 2 or so
+$stranger->create('/zklock/jobs/job-0000000001');
+$stranger->create('/zklock/jobs/job-0000000999');
+$stranger->unlock($first);
+is($waiter->result->{message}, undef, 'a directory in the queue is passed over');
+my $behind = waiter($b, 'jobs', 2);
+$waiter->run('COMMIT');
+is($behind->result->{message}, undef, 'and so by the next');
+$behind->run('COMMIT');
+$_->quit for ($tenant, $holder, $waiter, $behind, @readers);
+
+# zk_lock_all, and a semaphore whose queue has one
+$stranger->create('/zklock/sem/locks/x-1-0000000000', makepath => 1);
+$stranger->create('/zklock/sem/leases');
+my $s = ZkSession->new($b);
+$s->run_ok("BEGIN; SELECT zk_lock_all(ARRAY['tenant1', 'jobs'])", 'several locks');
+$s->run_ok("SELECT zk_acquire('sem', 1)", 'a permit');
+$s->run_ok('COMMIT');
+$s->quit;
+
+for my $cluster ($a, $b)
+{
+	my $log = slurp_file($cluster->logfile, $logged{ $cluster->name });
+	my @warnings = $log =~ /WARNING:  (ignoring znode .*)/g;
+
+	is(scalar @warnings, 1, $cluster->name . ': there is one warning');
+	like($warnings[0], qr{^ignoring znode "\S+" in lock directory "/zklock/(tenant1|jobs)"$},
+		$cluster->name . ': that names the directory');
+	like($log, qr/DETAIL:  Its name ends in a sequence number, but it is not ephemeral/,
+		$cluster->name . ': and says why');
+}
+is_deeply([ grep { !m{/(order|job)-} } all_contenders($zk) ], [], 'no contender is left');
+is($a->safe_psql('postgres', "SELECT count(*) FROM zk_queue('jobs')"), 0, 'nor does zk_queue show one');
+is($a->safe_psql('postgres', "SELECT zk_cancel_holders('jobs')"), 0, 'and zk_cancel_holders asks nobody');
+$_->stop for ($a, $b);
+
 done_testing();

@@ -12,8 +12,8 @@
  */
 #include "postgres.h"
 
+#include "backend/advisory.h"
 #include "backend/hooks.h"
-#include "backend/replace.h"
 #include "core/memory.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -95,7 +95,7 @@ _PG_init(void)
 	test_settings_define();
 	settings_define();
 	hooks_init();
-	replace_init();
+	advisory_init();
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = zk_shmem_request;
 	prev_shmem_startup_hook = shmem_startup_hook;

@@ -498,7 +498,7 @@ CHECK_STRING(check_advisory_namespace, ADVISORY_NAMESPACE)
 /*
  * Plans made before the setting was on for the first time may call
  * PostgreSQL's functions; later ones call ours, which look at the setting: see
- * backend/replace.c.
+ * backend/advisory.c.
  */
 static void
 assign_advisory_locks(int newval, void *extra pg_attribute_unused())

@@ -14,7 +14,7 @@
  */
 #include "postgres.h"
 
-#include "backend/acquire_private.h"
+#include "backend/acquire.h"
 #include "backend/functions.h"
 #include "backend/heavyweight.h"
 #include "backend/holds.h"

@@ -8,7 +8,7 @@
  * A backend that wants any of several slots looks at all of them at once,
  * under all their partition locks, so that the worker sees its requests
  * together: it opens none of that mail until the locks are released.  See
- * backend/acquire_any.c.
+ * backend/acquire.c.
  *
  * Copyright (c) 2026, zklock developers
  *

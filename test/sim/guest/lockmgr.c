@@ -18,9 +18,9 @@
  */
 #include "guest.h"
 
-#include "backend/ahead.h"
 #include "interrupts.h"
 #include "miscadmin.h"
+#include "shared/lockmgr.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -740,7 +740,7 @@ lockmgr_release_all(bool session_too)
 	}
 }
 
-/* As src/backend/ahead.c does. */
+/* As src/shared/lockmgr.c does. */
 void
 ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 {
@@ -752,7 +752,7 @@ ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 		*own &= LOCKBIT_OFF(mode);
 }
 
-/* As src/worker/queues.c does. */
+/* As src/shared/lockmgr.c does. */
 Queue *
 queues_read(int *nqueues)
 {

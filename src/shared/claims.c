@@ -71,7 +71,6 @@
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/lock_stats.h"
-#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"

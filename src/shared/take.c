@@ -24,7 +24,6 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"

@@ -28,7 +28,6 @@
 #include "catalog/pg_type.h"
 #include "core/deadlock.h"
 #include "core/lock/note.h"
-#include "core/member.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "shared/claims.h"

@@ -17,8 +17,8 @@
 #ifndef ZKLOCK_SESSION_INFO_H
 #define ZKLOCK_SESSION_INFO_H
 
+#include "core/lock/note.h"
 #include "core/lock/znode.h"
-#include "core/member.h"
 #include "storage/latch.h"
 
 /*

@@ -201,7 +201,7 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 # PostgreSQL are the program; the simulator loads it once for each process.
 SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/lockmgr.c \
 	$(addprefix backend/,advisory.c cancel.c fence.c functions.c hooks.c \
-		reads.c snapshot.c values.c views.c) \
+		reads.c snapshot.c views.c) \
 	worker/zookeeper/fault.c worker/zookeeper/session_file.c)
 SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)

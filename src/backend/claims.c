@@ -20,7 +20,6 @@
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/reads.h"
-#include "backend/values.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"

@@ -24,7 +24,6 @@
 
 #include "backend/reads.h"
 #include "backend/timeout.h"
-#include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/deadlock.h"
 #include "core/lock/note.h"

@@ -17,7 +17,6 @@
 #include "backend/heavyweight.h"
 #include "backend/names.h"
 #include "backend/timeout.h"
-#include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/histogram.h"
 #include "core/lock/znode.h"

@@ -19,7 +19,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "backend/reads.h"
-#include "backend/values.h"
 #include "commands/async.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
@@ -425,21 +424,6 @@ read_instance(const char *id, int timeout_ms, StringInfo instance)
 	(void) timeout_ms;
 	(void) instance;
 	return false;
-}
-
-Datum
-interval_of_us(int64 us)
-{
-	(void) us;
-	SIM_LACKS();
-}
-
-void
-check_row_columns(TupleDesc tupdesc, int columns)
-{
-	(void) tupdesc;
-	(void) columns;
-	SIM_LACKS();
 }
 
 /* As the library's: it asks for the state of its handle first. */

@@ -80,7 +80,6 @@
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/holders.h"
-#include "shared/lock_stats.h"
 #include "shared/outcome.h"
 #include "shared/procs.h"
 #include "shared/session_info.h"
@@ -224,8 +223,7 @@ leave(HeldLock *lock)
 		int64		held_us = now - proc->since;
 		bool		retained = slot_drop(proc, now);
 
-		stats_count_release(retained, held_us);
-		lock_stats_release(lock->stats_id, retained, held_us);
+		stats_release(lock->stats_id, retained, held_us);
 	}
 	else if (proc)
 		slot_unwant(proc);
@@ -286,10 +284,7 @@ attempt_abandon(void)
 		HeldLock   *lock = attempt.locks[i];
 
 		if (i == attempt.at && !(lock->proc && lock->proc->granted))
-		{
-			stats_count_failure(attempt.outcome);
-			lock_stats_failure(lock->stats_id, &lock->key, attempt.outcome);
-		}
+			stats_failure(lock->stats_id, &lock->key, attempt.outcome);
 		leave(lock);
 		hold_forget(lock);
 	}
@@ -812,12 +807,9 @@ acquire_for_session(HeldLock **locks, int nlocks)
 static void
 acquire_count(const SlotWait *wait, const HeldLock *lock)
 {
-	int64		waited_us = lock->proc->since - wait->began_us;
-
-	stats_count_take(!wait->asked, lock->proc->retaken, wait->queued,
-					 waited_us);
-	lock_stats_take(lock->stats_id, &lock->key, !wait->asked,
-					lock->proc->retaken, wait->queued, waited_us);
+	stats_take(lock->stats_id, &lock->key, !wait->asked,
+			   lock->proc->retaken, wait->queued,
+			   lock->proc->since - wait->began_us);
 }
 
 /*

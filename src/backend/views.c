@@ -28,7 +28,6 @@
 #include "shared/compat.h"
 #include "shared/deadlocks.h"
 #include "shared/holders.h"
-#include "shared/lock_stats.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/stats.h"

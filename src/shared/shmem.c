@@ -14,7 +14,6 @@
 
 #include "shared/claims.h"
 #include "shared/deadlocks.h"
-#include "shared/lock_stats.h"
 #include "shared/reads.h"
 #include "shared/session_info.h"
 #include "shared/shmem.h"
@@ -33,7 +32,6 @@ shmem_request(void)
 	claims_request_shmem();
 	reads_request_shmem();
 	stats_request_shmem();
-	lock_stats_request_shmem();
 	deadlocks_request_shmem();
 }
 
@@ -49,6 +47,5 @@ shmem_startup(void)
 	claims_startup_shmem();
 	reads_startup_shmem();
 	stats_startup_shmem();
-	lock_stats_startup_shmem();
 	deadlocks_startup_shmem();
 }

@@ -114,7 +114,6 @@
 #include "port/atomics.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/lock_stats.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
@@ -769,8 +768,7 @@ slot_lose_holders(ZkSlot *slot)
 			continue;
 		slot_end_watch(proc);
 		proc_lose(proc);
-		stats_count_lost();
-		lock_stats_lost(&slot->key);
+		stats_lost(&slot->key);
 		proof_wake_waiters();
 	}
 }

@@ -202,7 +202,7 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/lockmgr.c \
 	$(addprefix backend/,advisory.c cancel.c fence.c functions.c hooks.c \
 		reads.c snapshot.c views.c) \
-	worker/zookeeper/fault.c worker/zookeeper/session_file.c)
+	worker/zookeeper/session_file.c)
 SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)
 SIM_HOST = $(wildcard test/sim/*.c)

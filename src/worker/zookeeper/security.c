@@ -53,7 +53,7 @@
 
 #include "shared/settings.h"
 #include "storage/fd.h"
-#include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/security.h"
 
 /* The longest file. */
@@ -189,9 +189,9 @@ find_library_problem(void)
 
 	if (initialized)
 		return NULL;
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	rc = sasl_client_init(NULL);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 	initialized = rc == 0;
 	return initialized ? NULL :
 		psprintf("could not initialize Cyrus SASL: error %d", rc);
@@ -254,11 +254,11 @@ sasl_params(void)
 	if (params.callbacks != NULL)
 		return &params;
 
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	params.callbacks =
 		zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
 									  zklock_sasl_password_file);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 
 	if (params.callbacks == NULL)
 		ereport(ERROR,

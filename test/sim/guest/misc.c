@@ -41,7 +41,6 @@
 #include "storage/pmsignal.h"
 #include "utils/tuplestore.h"
 #include "worker/contender.h"
-#include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/session_file.h"
 
 /*
@@ -432,29 +431,6 @@ zookeeper_process(zhandle_t *zh, int events)
 {
 	(void) events;
 	return is_unrecoverable(zh) ? ZINVALIDSTATE : ZOK;
-}
-
-void
-fault_init(int fd)
-{
-	(void) fd;
-}
-
-void
-fault_check(void)
-{
-}
-
-void
-fault_enter_library(sigset_t *saved)
-{
-	(void) saved;
-}
-
-void
-fault_leave_library(const sigset_t *saved)
-{
-	(void) saved;
 }
 
 /* The session file: always whole, and never of another data directory. */

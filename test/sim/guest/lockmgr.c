@@ -27,7 +27,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
-#include "worker/queues.h"
 
 #define MAX_PROCS	64
 #define MAX_LOCKS	512

@@ -782,16 +782,6 @@ settings_define(void)
 }
 
 /*
- * handoff_quantum_us
- *		The setting in microseconds.
- */
-int64
-handoff_quantum_us(void)
-{
-	return (int64) zklock_handoff_quantum * 1000;
-}
-
-/*
  * most_retain_us
  *		The longest time for which any lock is retained, in microseconds.
  */

@@ -216,7 +216,9 @@ add_wait(const ZkWait *row, int64 now_us, int64 wait_us)
 	wait->to.name = pstrdup(contender_directory(contender));
 	wait->to.pid = row->pid;
 	wait->to.generation = (uint64) row->since;
-	wait->began = (uint64) zk_unix_us(row->xact_start);
+	wait->began = (uint64) (row->xact_start +
+							(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
+							USECS_PER_DAY);
 	wait->beside = row->state == ZK_SLOT_HELD;
 	wait->keeper = shared ? pstrdup(keeper) : NULL;
 	process = find_process(row->pid);

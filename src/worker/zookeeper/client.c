@@ -341,31 +341,13 @@ fault_handler(SIGNAL_ARGS)
 		fault_in_library(postgres_signal_arg);
 }
 
-/*
- * Append "count" events, chained from the first to the last, to the queue.  The
- * main thread calls this, too, if the library rejects the operations that the
- * events are to answer.
- */
+/* Append an event to the queue; event_lock is held. */
 static void
-post_events(ClientEvent *first, ClientEvent *last, int count)
+append(ClientEvent *event)
 {
-	bool		wakes = true;
-	static unsigned answers = 0;
-
-	pthread_mutex_lock(&event_lock);
-	last->next = NULL;
-	*queue_end = first;
-	queue_end = &last->next;
-	if (first->kind == CLIENT_EVENT_ANSWER)
-	{
-		answers_left -= count;
-		wakes = answers_left <= 0 || ((Operation *) first)->wakes;
-		if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
-			wakes = false;
-	}
-	pthread_mutex_unlock(&event_lock);
-	if (wakes)
-		wake_main();
+	event->next = NULL;
+	*queue_end = event;
+	queue_end = &event->next;
 }
 
 /* Post an event that answers no operation. */
@@ -379,30 +361,52 @@ post_notice(ClientEventKind kind, int code, const char *string)
 		free(event);
 		event = NULL;
 	}
+	pthread_mutex_lock(&event_lock);
 	if (event)
 	{
 		event->kind = kind;
 		event->code = code;
-		post_events(event, event, 1);
+		append(event);
 	}
 	else
-	{
-		pthread_mutex_lock(&event_lock);
 		event_dropped = true;
-		pthread_mutex_unlock(&event_lock);
-		wake_main();
-	}
+	pthread_mutex_unlock(&event_lock);
+	wake_main();
 }
 
 /*
- * Queue the answer to an operation; "code" is one of ZOO_ERRORS.  The main
- * thread calls this, too, if the library rejects the operation.
+ * Post the answers to operations, those of a multi at once; NULL is none.  The
+ * main thread calls this, too, if the library rejects the operations.
  */
+static void
+post_answers(Operation *const *ops, int count)
+{
+	bool		wakes = false;
+	static unsigned answers = 0;
+
+	pthread_mutex_lock(&event_lock);
+	for (int i = 0; i < count; i++)
+	{
+		if (ops[i] == NULL)
+			continue;
+		append(&ops[i]->event);
+		wakes |= --answers_left <= 0 || ops[i]->wakes;
+	}
+
+	/* from here on the main thread may free the operations, and their multi */
+	pthread_mutex_unlock(&event_lock);
+	if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
+		return;
+	if (wakes)
+		wake_main();
+}
+
+/* Post the answer to an operation; "code" is one of ZOO_ERRORS. */
 static void
 post_answer(Operation *op, int code)
 {
 	op->answer.error = code;
-	post_events(&op->event, &op->event, 1);
+	post_answers(&op, 1);
 }
 
 /*
@@ -645,34 +649,6 @@ is_part(const Multi *multi, int one, int that)
 }
 
 /*
- * Queue all answers of a multi at once.  The main thread, which also calls
- * this if the library rejects a multi, may free the multi as soon as it has
- * the last answer.
- */
-static void
-post_multi(const Multi *multi)
-{
-	ClientEvent *first = NULL;
-	ClientEvent *last = NULL;
-	int			count = 0;
-
-	for (int i = 0; i < multi->count; i++)
-	{
-		ClientEvent *event = multi->ops[i] ? &multi->ops[i]->event : NULL;
-
-		if (event == NULL)
-			continue;
-		if (last == NULL)
-			first = event;
-		else
-			last->next = event;
-		last = event;
-		count++;
-	}
-	post_events(first, last, count);
-}
-
-/*
  * A multi can fail in two ways.  If one of its operations fails, that one has
  * its error, those before it have none, and those after it have
  * ZRUNTIMEINCONSISTENCY, since the server did not try them.  If the request
@@ -715,7 +691,7 @@ callback_multi(int rc, const void *data)
 		else if (code == ZOK && op->request.kind == REQUEST_SET)
 			set_stat(op, &op->stat);
 	}
-	post_multi(multi);
+	post_answers(multi->ops, multi->count);
 }
 
 static void
@@ -1426,7 +1402,7 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 			ops[i]->answer.error = is_batch ? CLIENT_BATCH_FAILED : rc;
 			ops[i]->failed = -1;
 		}
-		post_multi(multi);
+		post_answers(multi->ops, multi->count);
 	}
 	pfree(zops);
 }

@@ -158,22 +158,21 @@ find_file_problem(const char *path, const char *secret, const char *mark)
 static char *
 find_tls_problem(void)
 {
-	char	   *problem;
+	char	   *problem = find_file_problem(zklock_tls_ca, NULL,
+											"BEGIN CERTIFICATE");
 
-	problem = find_file_problem(zklock_tls_ca, NULL, "BEGIN CERTIFICATE");
 	if (problem == NULL)
 		problem = find_file_problem(zklock_tls_cert, NULL,
 									"BEGIN CERTIFICATE");
 	if (problem == NULL)
 		problem = find_file_problem(zklock_tls_key, "private key",
 									"PRIVATE KEY");
-	if (problem == NULL)
-	{
-		setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
-		setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a file, so no directory
-													 * of authorities */
-	}
-	return problem;
+	if (problem != NULL)
+		return problem;
+	setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
+	setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a file, so no directory of
+												 * authorities */
+	return NULL;
 }
 
 /*

@@ -199,10 +199,10 @@ $(UNIT_TESTS:%=unit-valgrind/%): unit-valgrind/%: build/unit/%
 
 # The simulator: zklock's sources, but for what it leaves out, and stand-ins for
 # PostgreSQL are the program; the simulator loads it once for each process.
-SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/test_deadlock.c \
-	$(addprefix backend/,advisory.c ahead.c cancel.c fence.c functions.c hooks.c \
-		reads.c replace.c snapshot.c values.c views.c) \
-	worker/queues.c worker/zookeeper/fault.c worker/zookeeper/session_file.c)
+SIM_LEFT_OUT = $(addprefix src/,zklock.c shared/lockmgr.c \
+	$(addprefix backend/,advisory.c cancel.c fence.c functions.c hooks.c \
+		reads.c snapshot.c views.c) \
+	worker/zookeeper/session_file.c)
 SIM_SRC = $(filter-out $(SIM_LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c))
 SIM_GUEST = $(wildcard test/sim/guest/*.c)
 SIM_HOST = $(wildcard test/sim/*.c)

@@ -12,14 +12,19 @@
  */
 #include "postgres.h"
 
+#include "backend/advisory.h"
 #include "backend/hooks.h"
-#include "backend/replace.h"
 #include "core/memory.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "shared/claims.h"
+#include "shared/deadlocks.h"
+#include "shared/reads.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/shmem.h"
+#include "shared/slots.h"
+#include "shared/stats.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
 #include "worker/worker.h"
@@ -58,7 +63,12 @@ zk_shmem_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	shmem_request();
+	session_info_request_shmem();
+	slots_request_shmem();
+	claims_request_shmem();
+	reads_request_shmem();
+	stats_request_shmem();
+	deadlocks_request_shmem();
 }
 
 static void
@@ -66,7 +76,12 @@ zk_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
-	shmem_startup();
+	session_info_startup_shmem();
+	slots_startup_shmem();
+	claims_startup_shmem();
+	reads_startup_shmem();
+	stats_startup_shmem();
+	deadlocks_startup_shmem();
 }
 
 /* Memory for core/ cannot be allocated. */
@@ -95,7 +110,7 @@ _PG_init(void)
 	test_settings_define();
 	settings_define();
 	hooks_init();
-	replace_init();
+	advisory_init();
 	prev_shmem_request_hook = shmem_request_hook;
 	shmem_request_hook = zk_shmem_request;
 	prev_shmem_startup_hook = shmem_startup_hook;

@@ -1,17 +1,60 @@
 /*-------------------------------------------------------------------------
  *
  * acquire.c
- *		Taking locks, in two tiers.
+ *		Taking locks, in two tiers: one, several in order, or any of several.
  *
  * First a heavyweight lock, where PostgreSQL queues the backends of this
  * instance (heavyweight.c).  Then the slot (take.c): if the instance owns the
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *
- * attempt.c has the state of the call at all times, so that an error may come
- * at any point.  An outcome that the caller can report is returned; the only
- * errors are PostgreSQL's own (cancel, deadlock, lock_timeout in the lock
- * manager, out of memory or slots).
+ * An error may come at any point.  So what a call wants or has got, but does
+ * not hold yet, is in "attempt", for the callbacks that clean up at the end of
+ * the (sub)transaction.  There is one such call at a time.  An outcome that
+ * the caller can report is returned; the only errors are PostgreSQL's own
+ * (cancel, deadlock, lock_timeout in the lock manager, out of memory or slots).
+ *
+ * Any of several locks (acquire_any).
+ *
+ * A call wants the slots of all its locks, takes the first that is available,
+ * and leaves the others.  It skips locks that its session holds already.  If
+ * one lock is left, it is acquired as zk_lock() does.
+ *
+ * Tier 1.  A backend can wait for only one heavyweight lock at a time, and
+ * must not miss the other locks meanwhile.  So the call takes those
+ * heavyweight locks that it can have without waiting, and keeps them while it
+ * waits: later backends queue behind it.  For the others it has a place in the
+ * slot's list of backends, which is in the order of arrival.  It tries again
+ * for such a heavyweight lock when the slot changes, and a few times after
+ * that, since a holder drops its slot shortly before its heavyweight lock; and
+ * from time to time, since the slot does not show a holder of the lock in the
+ * other mode, or a backend that waits for several locks in tier 1.
+ *
+ * Fairness in the instance.  The lock manager may grant a heavyweight lock to
+ * a backend that queues for it, but came later than one that wants any of
+ * several locks.  The later backend finds that when it looks at the slot
+ * (is_behind_any), releases the heavyweight lock, wakes the earlier one, and
+ * queues again when that one has the lock (ZK_REQUEUE_BEHIND).  Of several
+ * backends that want any, the first gets the lock.
+ *
+ * Tier 2.  All contenders that are needed are asked for in one step (take.c).
+ * While it waits the call has a place in each queue.  A slot that the instance
+ * owns is taken without asking.  When one slot has been taken, the heavyweight
+ * locks of the others are released and their slots are left in one step:
+ * another backend that wants one goes on with its contender, and the others are
+ * deleted together.  Of several slots granted at once, the first in the
+ * caller's order is taken.
+ *
+ * Without waiting.  A try ends when another backend or contender is known to
+ * be ahead for each lock.  That is not known while another backend that also
+ * wants any has the heavyweight lock and ZooKeeper has not answered: it will
+ * take one lock only.  (Tries of other instances count as waits, since nothing
+ * tells them apart.)
+ *
+ * Deadlocks.  The call does not wait in the lock manager, so PostgreSQL's
+ * detector has no edge from it; nor has the search between instances
+ * (worker/waits.c).  A deadlock by way of it ends by timeout, lock_timeout or
+ * cancel.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -25,8 +68,7 @@
 #include <limits.h>
 
 #include "access/xact.h"
-#include "backend/acquire_private.h"
-#include "backend/attempt.h"
+#include "backend/acquire.h"
 #include "backend/commit.h"
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
@@ -38,7 +80,6 @@
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/holders.h"
-#include "shared/lock_stats.h"
 #include "shared/outcome.h"
 #include "shared/procs.h"
 #include "shared/session_info.h"
@@ -47,8 +88,11 @@
 #include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
+#include "storage/latch.h"
 #include "storage/proc.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 
 /* How long to wait for the owner's name, for the log, in ms. */
 #define OWNER_READ_MS	1000
@@ -58,6 +102,212 @@
 
 /* How long to let backends that want any of several locks go ahead, in ms. */
 #define REQUEUE_WAIT_MS		100
+
+/*
+ * How long to wait for a change of a slot, in ms: then readers look again
+ * whether a writer still waits behind the others.
+ */
+#define RECHECK_MS			1000
+
+/* How long to wait before checking again that the session is proved, in ms. */
+#define UNPROVED_RECHECK_MS	10
+
+/*
+ * The first and the longest pause between tries for a heavyweight lock whose
+ * release the slot does not show, in ms.
+ */
+#define RETRY_FIRST_MS		1
+#define RETRY_LAST_MS		100
+
+/* The call under way that acquires locks. */
+typedef struct Attempt
+{
+	int			nlocks;			/* 0: no such call */
+	HeldLock  **locks;			/* locks that it acquires, none of them held
+								 * yet */
+	int			at;				/* the one that it is about: those before it
+								 * have been taken; 0 if one is enough */
+	ZkProcLock *other;			/* wants the slot of the other mode, to see
+								 * its contender go; or NULL */
+	ZkOutcome	outcome;		/* counted if the call ends now; ZK_PENDING:
+								 * an error */
+	bool		snapshot_warned;	/* in this transaction */
+} Attempt;
+
+static Attempt attempt;
+static int	maxlocks = 0;		/* room in attempt.locks */
+static SubTransactionId attempt_subid = InvalidSubTransactionId;
+
+/* The wait of a call, through both tiers. */
+typedef struct SlotWait
+{
+	ZkResult   *result;			/* with the name of the lock waited for */
+	bool		immediate;		/* wait behind no one */
+	bool		try;			/* a timeout is no error */
+	const HeldLock *tier1;		/* the lock whose heavyweight lock we wait
+								 * for; or NULL */
+	int64		deadline;		/* as of zk_now_ms(), or -1 */
+	int64		called_us;		/* as of zk_now_us() */
+	int64		called_ms;		/* as of zk_now_ms() */
+	const char *queued_name;	/* of the last lock with "queued"; or NULL */
+
+	/* of the present lock, if there are several */
+	int64		began_us;		/* as of zk_now_us() */
+	bool		queued;			/* a backend or contender was ahead of us
+								 * ... */
+	bool		in_queue;		/* ... in ZooKeeper: we have a place there */
+	bool		asked;			/* the instance did not own it */
+	int64		no_session_since;	/* as of zk_now_ms(), or 0 */
+	int64		started;		/* start of the second tier, as of
+								 * zk_now_ms(); or 0 */
+	bool		logged;			/* for log_lock_waits */
+	ZkSlot	   *prepared;		/* whose condition variable we wait for */
+	uint32		ticket;			/* of proof_ask(), or 0 */
+} SlotWait;
+
+/* A call that takes any lock of "attempt". */
+typedef struct AnyCall
+{
+	const ZkRequest *request;
+	SlotWait	wait;
+	ZkAnyWait	slots;
+	bool	   *tier1;			/* by lock: we have the heavyweight lock */
+	bool		leaving;		/* a contender of our own is in the way */
+	int64		retry_ms;		/* until trying tier 1 again; 0: no need */
+} AnyCall;
+
+/* Make room for so many locks, before attempt_add(). */
+static void
+attempt_make_room(int nlocks)
+{
+	if (nlocks <= maxlocks)
+		return;
+	if (attempt.locks == NULL)
+		attempt.locks = MemoryContextAlloc(TopMemoryContext,
+										   nlocks * sizeof(HeldLock *));
+	else
+		attempt.locks = repalloc(attempt.locks, nlocks * sizeof(HeldLock *));
+	maxlocks = nlocks;
+}
+
+/*
+ * Note that the call under way acquires this lock, which is not held yet.
+ *
+ * There is room for it.
+ */
+static void
+attempt_add(HeldLock *lock)
+{
+	Assert(attempt.nlocks < maxlocks);
+	attempt.locks[attempt.nlocks++] = lock;
+	attempt_subid = GetCurrentSubTransactionId();
+	attempt.outcome = ZK_PENDING;
+}
+
+/* End the call: its locks are held. */
+static void
+attempt_succeed(void)
+{
+	attempt.nlocks = attempt.at = 0;
+}
+
+/* Give back a lock that has been taken, or want it no longer. */
+static void
+leave(HeldLock *lock)
+{
+	ZkProcLock *proc = lock->proc;
+
+	if (proc && proc->granted)
+	{
+		int64		now = zk_now_us();
+		int64		held_us = now - proc->since;
+		bool		retained = slot_drop(proc, now);
+
+		stats_release(lock->stats_id, retained, held_us);
+	}
+	else if (proc)
+		slot_unwant(proc);
+	lock->proc = NULL;
+}
+
+/* Give back what has been taken.  The call goes on. */
+static void
+attempt_give_back(void)
+{
+	for (int i = 0; i < attempt.nlocks; i++)
+		leave(attempt.locks[i]);
+}
+
+/*
+ * Leave all locks of a call that wants any of them, except the one that
+ * is now held, if not NULL.
+ *
+ * The caller has released their heavyweight locks.  "wait" has the slots, in
+ * the order of the locks.  Unless there is a winner, attempt_abandon() ends
+ * the call.  Does not throw.
+ */
+static void
+attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
+{
+	int			but = -1;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+		if (attempt.locks[i] == winner)
+			but = i;
+	slots_unwant_any(wait, but);
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		if (i == but)
+			continue;
+		attempt.locks[i]->proc = NULL;
+		if (winner != NULL)
+			hold_forget(attempt.locks[i]);
+	}
+	if (winner != NULL)
+		attempt_succeed();
+}
+
+/*
+ * End the call under way, if any, without its locks.
+ *
+ * They may have been granted just before the error.  It counts for the lock
+ * that the call waited for.  Allocates nothing.
+ */
+static void
+attempt_abandon(void)
+{
+	if (attempt.other)
+		slot_unwant(attempt.other);
+	attempt.other = NULL;
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		HeldLock   *lock = attempt.locks[i];
+
+		if (i == attempt.at && !(lock->proc && lock->proc->granted))
+			stats_failure(lock->stats_id, &lock->key, attempt.outcome);
+		leave(lock);
+		hold_forget(lock);
+	}
+	attempt_succeed();
+}
+
+/* As attempt_abandon(), at the end of a transaction. */
+static void
+attempt_end_transaction(void)
+{
+	attempt_abandon();
+	attempt.snapshot_warned = false;
+}
+
+static void
+abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
+					   SubTransactionId parent pg_attribute_unused(),
+					   void *arg pg_attribute_unused())
+{
+	/* that of heavyweight_try_until() is another one */
+	if (event == SUBXACT_EVENT_ABORT_SUB && attempt_subid == subid)
+		attempt_abandon();
+}
 
 /*
  * waiting_error_context
@@ -109,11 +359,8 @@ describe_outage(const SlotWait *wait)
 					(long long) silent_ms);
 }
 
-/*
- * waiting_begin
- *		A call begins, and with it its wait.
- */
-void
+/* A call begins, and with it its wait. */
+static void
 waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 {
 	memset(result, 0, sizeof(*result));
@@ -139,11 +386,10 @@ waiting_begin(SlotWait *wait, const ZkRequest *request, ZkResult *result)
 }
 
 /*
- * waiting_timeout
- *		How long a call without a place in the queue may sleep, in ms; 0, for
- *		ZK_NO_SESSION, if the session was missing for too long.
+ * How long a call without a place in the queue may sleep, in ms; 0, for
+ * ZK_NO_SESSION, if the session was missing for too long.
  */
-int64
+static int64
 waiting_timeout(SlotWait *wait)
 {
 	ZkSessionInfo info;
@@ -158,20 +404,37 @@ waiting_timeout(SlotWait *wait)
 	return Min(timeout, RECHECK_MS);
 }
 
+/* The shorter one of two times to sleep, each of which may be -1: any. */
+static int64
+shorter(int64 sleep, int64 other)
+{
+	return sleep < 0 || (other >= 0 && other < sleep) ? other : sleep;
+}
+
 /*
- * waiting_for_room
- *		All slots are in use: sleep until one may be free.
+ * Have the session proved, so that what the instance owns can be taken.
+ * Returns how long to sleep at most.
+ */
+static int64
+ask_proof(SlotWait *wait)
+{
+	if (wait->ticket == 0 || proof_is_given(wait->ticket))
+		wait->ticket = proof_ask();
+	return UNPROVED_RECHECK_MS;
+}
+
+/*
+ * All slots are in use: sleep until one may be free.
  *
  * Returns ZK_PENDING, or why the wait is over.  The first call only prepares
  * to sleep; the caller ends the wait by ConditionVariableCancelSleep().
  */
-ZkOutcome
+static ZkOutcome
 waiting_for_room(SlotWait *wait)
 {
 	static uint32 wait_event = 0;
 	int64		sleep = zk_time_left(wait->deadline);
 	int64		timeout;
-	int64		check_in;
 
 	wait->asked = true;
 	if (sleep == 0)
@@ -179,10 +442,7 @@ waiting_for_room(SlotWait *wait)
 	timeout = waiting_timeout(wait);
 	if (timeout == 0)
 		return ZK_NO_SESSION;
-	sleep = sleep < 0 ? timeout : Min(sleep, timeout);
-	check_in = zk_check_client();
-	if (check_in >= 0)
-		sleep = Min(sleep, check_in);
+	sleep = shorter(shorter(sleep, timeout), zk_check_client());
 	InvalidateCatalogSnapshotConditionally();
 	(void) ConditionVariableTimedSleep(slots_room_cv(), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockRoom"));
@@ -190,11 +450,10 @@ waiting_for_room(SlotWait *wait)
 }
 
 /*
- * waiting_fail
- *		The call ends without a lock: its outcome, and the details for its
- *		message.
+ * The call ends without a lock: its outcome, and the details for its
+ * message.
  */
-void
+static void
 waiting_fail(const SlotWait *wait, ZkOutcome outcome)
 {
 	ZkResult   *result = wait->result;
@@ -296,12 +555,11 @@ goes_on(ZkOutcome outcome)
 }
 
 /*
- * waiting_for_claim
- *		Is a claim in the way of a lock that would be taken without ZooKeeper?
+ * Is a claim in the way of a lock that would be taken without ZooKeeper?
  *
  * Then its slot does not tell; and a claim has no heavyweight lock.
  */
-bool
+static bool
 waiting_for_claim(const HeldLock *lock)
 {
 	return key_is_of_instance(slot_key(lock->proc->slot)) &&
@@ -350,8 +608,6 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 	static uint32 wait_event = 0;
 	ZkSlot	   *slot = lock->proc->slot;
 	int64		sleep = zk_time_left(wait->deadline);
-	int64		log_in;
-	int64		check_in;
 	ZkOutcome	outcome;
 
 	wait->asked = true;
@@ -369,22 +625,13 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 
 		if (recheck == 0)
 			return ZK_NO_SESSION;
-		sleep = sleep < 0 ? recheck : Min(sleep, recheck);
+		sleep = shorter(sleep, recheck);
 	}
-	else
-		sleep = sleep < 0 ? RECHECK_MS : Min(sleep, RECHECK_MS);
+	sleep = shorter(sleep, RECHECK_MS);
 	if (answer == ZK_UNPROVED)
-	{
-		if (wait->ticket == 0 || proof_is_given(wait->ticket))
-			wait->ticket = proof_ask();
-		sleep = Min(sleep, UNPROVED_RECHECK_MS);
-	}
-	log_in = waiting_log(wait, lock);
-	if (log_in >= 0)
-		sleep = Min(sleep, log_in);
-	check_in = zk_check_client();
-	if (check_in >= 0)
-		sleep = Min(sleep, check_in);
+		sleep = shorter(sleep, ask_proof(wait));
+	sleep = shorter(sleep, waiting_log(wait, lock));
+	sleep = shorter(sleep, zk_check_client());
 
 	if (wait->prepared != slot)
 	{
@@ -430,8 +677,7 @@ wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 			outcome = ZK_NO_SESSION;
 		if (outcome != ZK_PENDING)
 			break;
-		if (left > 0)
-			sleep = Min(sleep, left);
+		sleep = shorter(sleep, left);
 		(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
 	}
@@ -525,13 +771,12 @@ want_slot(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 }
 
 /*
- * acquire_for_session
- *		Make the latest holds of these locks, which are the transaction's, the
- *		session's: all or none.
+ * Make the latest holds of these locks, which are the transaction's, the
+ * session's: all or none.
  *
  * Done last, so that an earlier error leaves no hold behind.
  */
-void
+static void
 acquire_for_session(HeldLock **locks, int nlocks)
 {
 	volatile int n = 0;
@@ -558,19 +803,13 @@ acquire_for_session(HeldLock **locks, int nlocks)
 	}
 }
 
-/*
- * acquire_count
- *		Count a lock that a call has taken.  Does not throw.
- */
-void
+/* Count a lock that a call has taken.  Does not throw. */
+static void
 acquire_count(const SlotWait *wait, const HeldLock *lock)
 {
-	int64		waited_us = lock->proc->since - wait->began_us;
-
-	stats_count_take(!wait->asked, lock->proc->retaken, wait->queued,
-					 waited_us);
-	lock_stats_take(lock->stats_id, &lock->key, !wait->asked,
-					lock->proc->retaken, wait->queued, waited_us);
+	stats_take(lock->stats_id, &lock->key, !wait->asked,
+			   lock->proc->retaken, wait->queued,
+			   lock->proc->since - wait->began_us);
 }
 
 /*
@@ -630,11 +869,10 @@ warn_of_old_hold(const HeldLock *lock)
 }
 
 /*
- * acquire_end
- *		Finish a call that holds its locks, of which this is one.  An error
- *		ends the holds, too.
+ * Finish a call that holds its locks, of which this is one.  An error
+ * ends the holds, too.
  */
-void
+static void
 acquire_end(const ZkRequest *request, const SlotWait *wait,
 			const HeldLock *lock)
 {
@@ -644,11 +882,10 @@ acquire_end(const ZkRequest *request, const SlotWait *wait,
 }
 
 /*
- * acquire_taken
- *		A call has taken a lock: let others of this instance ask for it, and
- *		log the end of the wait.
+ * A call has taken a lock: let others of this instance ask for it, and
+ * log the end of the wait.
  */
-void
+static void
 acquire_taken(SlotWait *wait, const HeldLock *lock)
 {
 	ZK_FAIL_AT("ask");
@@ -945,9 +1182,9 @@ acquire_begin(void)
 		return;
 	if (!attached)
 	{
-		commit_attach();
+		commit_attach(attempt_end_transaction);
 		holds_attach();
-		attempt_attach();
+		RegisterSubXactCallback(abort_subxact_callback, NULL);
 		attached = true;
 	}
 	commit_check_first();
@@ -996,4 +1233,323 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	if (request->session)
 		acquire_for_session(locks, request->nkeys);
 	return result->outcome = ZK_ACQUIRED;
+}
+
+/*
+ * Try tier 1 of the locks that we do not have, without waiting.
+ *
+ * A call that waits behind no one must not fail because of the instance's own
+ * contender in the other mode while that is being deleted: it does not ask for
+ * the lock before that contender is gone.
+ */
+static void
+try_heavyweights(AnyCall *call)
+{
+	bool		failed = false;
+
+	call->leaving = false;
+	slots_find_reachable(&call->slots);
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		const HeldLock *lock = attempt.locks[i];
+
+		if (!call->tier1[i] && call->slots.reachable[i])
+		{
+			call->tier1[i] = heavyweight_lock(&lock->heavyweight, false, false,
+											  -1);
+			failed |= !call->tier1[i];
+		}
+		if (!call->tier1[i] || call->slots.ready[i])
+			continue;
+		if (waiting_for_claim(lock))
+			continue;
+		slot_yield_other_mode(lock->proc);
+		if (call->wait.immediate && slot_other_mode_leaves(lock->proc))
+			call->leaving = true;
+		else
+			call->slots.ready[i] = true;
+	}
+	if (!failed)
+		call->retry_ms = 0;
+	else if (call->retry_ms == 0)
+		call->retry_ms = RETRY_FIRST_MS;
+}
+
+static void
+release_heavyweights(AnyCall *call, const HeldLock *but)
+{
+	for (int i = 0; i < attempt.nlocks; i++)
+	{
+		const HeldLock *lock = attempt.locks[i];
+
+		if (lock != but && call->tier1[i])
+			heavyweight_unlock(&lock->heavyweight, false, 1);
+	}
+}
+
+/* As the lock manager does for log_lock_waits; see waiting_log(). */
+static int64
+log_wait(AnyCall *call)
+{
+	SlotWait   *wait = &call->wait;
+	int64		waited = zk_now_ms() - wait->started;
+
+	if (!log_lock_waits || wait->logged)
+		return -1;
+	if (waited < DeadlockTimeout)
+		return DeadlockTimeout - waited;
+	wait->logged = true;
+	ereport(LOG,
+			(errmsg("process %d still waiting for any of %d locks in ZooKeeper after %lld ms",
+					MyProcPid, attempt.nlocks, (long long) waited),
+			 errdetail_log("The first is \"%s\".", wait->result->name)));
+	return -1;
+}
+
+/*
+ * What the wait is for: what the lock manager has, while other sessions of
+ * this instance have all of the locks, so that nothing is asked of ZooKeeper.
+ */
+static uint32
+event_of_wait(const AnyCall *call)
+{
+	static uint32 wait_event = 0;
+
+	for (int i = 0; i < attempt.nlocks; i++)
+		if (call->tier1[i])
+			return ZkWaitEvent(wait_event, "ZkLockAcquire");
+	return PG_WAIT_LOCK | LOCKTAG_USERLOCK;
+}
+
+/*
+ * Sleep until a slot has changed, or something else must be looked at.
+ * Returns ZK_PENDING, or why the wait is over without success.
+ */
+static ZkOutcome
+sleep_for_any(AnyCall *call, ZkOutcome answer)
+{
+	SlotWait   *wait = &call->wait;
+	int64		sleep = zk_time_left(wait->deadline);
+	int			events;
+
+	wait->asked = true;
+	if (call->slots.nqueued > 0)
+		wait->in_queue = true;
+	if (wait->started == 0)
+		wait->started = zk_now_ms();
+	if (sleep == 0 ||
+		(wait->immediate && !call->leaving && answer == ZK_QUEUED))
+		return ZK_NOT_IN_TIME;
+	if ((!wait->in_queue || wait->immediate) &&
+		(call->leaving || answer != ZK_QUEUED))
+	{
+		int64		timeout = waiting_timeout(wait);
+
+		if (timeout == 0)
+			return ZK_NO_SESSION;
+		sleep = shorter(sleep, timeout);
+	}
+	sleep = shorter(sleep, RECHECK_MS);
+	if (answer == ZK_UNPROVED)
+		sleep = shorter(sleep, ask_proof(wait));
+	if (call->leaving)
+		sleep = shorter(sleep, UNPROVED_RECHECK_MS);
+	if (call->retry_ms > 0)
+		sleep = shorter(sleep, call->retry_ms);
+	sleep = shorter(sleep, log_wait(call));
+	sleep = shorter(sleep, zk_check_client());
+
+	InvalidateCatalogSnapshotConditionally();
+	events = WaitLatch(MyLatch,
+					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					   (long) sleep, event_of_wait(call));
+	CHECK_FOR_INTERRUPTS();
+	if (events & WL_LATCH_SET)
+		call->retry_ms = 0;
+	else
+		call->retry_ms = Min(2 * call->retry_ms, RETRY_LAST_MS);
+	return ZK_PENDING;
+}
+
+/*
+ * Wait until a slot has been taken: returns ZK_ACQUIRED, with its number in
+ * call->slots.which, or the outcome of the failure.
+ *
+ * We have the heavyweight locks of what we wait for in ZooKeeper, so no
+ * backend of this instance can take it in the other mode: see take_slot() in
+ * acquire.c.
+ */
+static ZkOutcome
+wait_for_any(AnyCall *call)
+{
+	ZkAnyWait  *slots = &call->slots;
+	ZkOutcome	outcome;
+
+	do
+	{
+		ResetLatch(MyLatch);
+		try_heavyweights(call);
+		outcome = slots_take_any(slots);
+		if (outcome == ZK_ACQUIRED)
+			return outcome;
+		if (outcome == ZK_DENIED)
+		{
+			const HeldLock *lock = attempt.locks[slots->which];
+
+			call->wait.result->key = &lock->key;
+			call->wait.result->name = key_name(&lock->key);
+			return outcome;
+		}
+		for (int i = 0; i < attempt.nlocks; i++)
+			if (slots->ready[i] &&
+				slot_read_state(attempt.locks[i]->proc->slot) != ZK_SLOT_HELD)
+				slot_yield_other_mode(attempt.locks[i]->proc);
+		outcome = sleep_for_any(call, outcome);
+	} while (outcome == ZK_PENDING);
+	return outcome;
+}
+
+static void
+any_callback(void *arg)
+{
+	errcontext("while waiting for any of %d locks in ZooKeeper",
+			   ((const AnyCall *) arg)->slots.n);
+}
+
+/* End a call that has acquired no lock. */
+static void
+fail_any(AnyCall *call, ZkOutcome outcome)
+{
+	waiting_fail(&call->wait, outcome);
+	release_heavyweights(call, NULL);
+	attempt_end_any(&call->slots, NULL);
+	attempt_abandon();
+}
+
+/* Make the lock of this number, which the call has acquired, a hold. */
+static void
+hold_any(AnyCall *call, int which)
+{
+	SlotWait   *wait = &call->wait;
+	HeldLock   *lock = attempt.locks[which];
+
+	wait->queued = call->slots.waited[which];
+	wait->result->outcome = ZK_ACQUIRED;
+	wait->result->key = &lock->key;
+	acquire_count(wait, lock);
+	ZK_FAIL_AT("taken");
+	hold_push(lock, lock->kind == ZNODE_READER);
+	release_heavyweights(call, lock);
+	attempt_end_any(&call->slots, lock);
+	wait->result->name = key_name(&lock->key);
+	acquire_taken(wait, lock);
+	acquire_end(call->request, wait, lock);
+	if (call->request->session)
+		acquire_for_session(&lock, 1);
+}
+
+/*
+ * Want the slots of all locks in "attempt"; returns ZK_PENDING, or the
+ * outcome.
+ */
+static ZkOutcome
+want_any(AnyCall *call)
+{
+	int			n = attempt.nlocks;
+	ZkAnyWait  *slots = &call->slots;
+	ZkOutcome	outcome = ZK_PENDING;
+
+	slots->procs = palloc(n * sizeof(ZkProcLock *));
+	slots->ready = palloc0(n * sizeof(bool));
+	slots->waited = palloc0(n * sizeof(bool));
+	slots->reachable = palloc0(n * sizeof(bool));
+	slots->immediate = call->wait.immediate;
+	slots->result = call->wait.result;
+	call->tier1 = palloc0(n * sizeof(bool));
+	while (slots->n < n && outcome == ZK_PENDING)
+	{
+		HeldLock   *lock = attempt.locks[slots->n];
+
+		lock->proc = slot_want_any(&lock->key, lock->kind,
+								   call->request->session, n,
+								   slots->immediate);
+		if (lock->proc != NULL)
+			slots->procs[slots->n++] = lock->proc;
+		else
+			outcome = waiting_for_room(&call->wait);
+	}
+	ConditionVariableCancelSleep();
+	return outcome;
+}
+
+/*
+ * The locks of a request that this session does not hold: an array, palloc'd.
+ */
+static const ZkKey **
+list_not_held(const ZkRequest *request, int *n)
+{
+	const ZkKey **keys = palloc(Max(request->nkeys, 1) * sizeof(ZkKey *));
+
+	*n = 0;
+	for (int i = 0; i < request->nkeys; i++)
+		if (hold_find(&request->keys[i]) == NULL)
+			keys[(*n)++] = &request->keys[i];
+	return keys;
+}
+
+/* Take the only lock that is left. */
+static ZkOutcome
+acquire_one(const ZkRequest *request, const ZkKey *key, ZkResult *result)
+{
+	ZkRequest	one = *request;
+
+	one.keys = key;
+	one.nkeys = 1;
+	one.name = key_name(key);
+	return acquire_locks(&one, result);
+}
+
+/*
+ * acquire_any
+ *		Take the first free lock of a request among those that this session
+ *		does not hold.
+ *
+ * Of several that are free, it takes the first in the order of the keys.
+ * Returns the outcome, which is in *result, too; result->key is that of the
+ * lock taken.  Outcomes and errors are those of acquire_locks(), with
+ * ZK_HELD_ALL, if the session holds all of them.
+ */
+ZkOutcome
+acquire_any(const ZkRequest *request, ZkResult *result)
+{
+	AnyCall		call = {.request = request};
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = any_callback,
+		.arg = &call
+	};
+	ZkOutcome	outcome;
+	int			n;
+	const ZkKey **keys = list_not_held(request, &n);
+
+	if (n == 1)
+		return acquire_one(request, keys[0], result);
+	waiting_begin(&call.wait, request, result);
+	if (n == 0)
+		return result->outcome = ZK_HELD_ALL;
+	acquire_begin();
+	attempt_make_room(n);
+	for (int i = 0; i < n; i++)
+		attempt_add(hold_prepare(keys[i], request->kind, 0));
+
+	error_context_stack = &context;
+	outcome = want_any(&call);
+	if (outcome == ZK_PENDING)
+		outcome = wait_for_any(&call);
+	if (outcome == ZK_ACQUIRED)
+		hold_any(&call, call.slots.which);
+	else
+		fail_any(&call, outcome);
+	error_context_stack = context.previous;
+	return result->outcome;
 }

@@ -36,6 +36,7 @@ typedef struct ZkRequest
 								 * nobody */
 } ZkRequest;
 
+extern void acquire_begin(void);
 extern ZkOutcome acquire_locks(const ZkRequest *request, ZkResult *result);
 extern ZkOutcome acquire_any(const ZkRequest *request, ZkResult *result);
 extern void waiting_error_context(const char *name);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * advisory.h
- *		The functions that stand in for PostgreSQL's advisory lock functions.
+ *		PostgreSQL's advisory lock functions, and ours in place of them.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,32 +13,6 @@
 #ifndef ZKLOCK_ADVISORY_H
 #define ZKLOCK_ADVISORY_H
 
-#include "fmgr.h"
-
-typedef enum AdvisoryAct
-{
-	ADVISORY_LOCK,
-	ADVISORY_TRY,
-	ADVISORY_UNLOCK,
-	ADVISORY_UNLOCK_ALL
-} AdvisoryAct;
-
-/* One of PostgreSQL's functions. */
-typedef struct AdvisoryFunction
-{
-	Oid			oid;
-	const char *standin;		/* name of ours, with the same arguments */
-	int			nargs;			/* 1: a bigint; 2: two integers; or 0 */
-	PGFunction	function;
-	AdvisoryAct act;
-	bool		shared;
-	bool		session;
-} AdvisoryFunction;
-
-#define ADVISORY_FUNCTIONS	21
-
-extern const AdvisoryFunction advisory_functions[ADVISORY_FUNCTIONS];
-
-extern int	advisory_find(const char *standin, int nargs);
+extern void advisory_init(void);
 
 #endif							/* ZKLOCK_ADVISORY_H */

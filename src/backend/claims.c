@@ -14,13 +14,12 @@
  */
 #include "postgres.h"
 
-#include "backend/acquire_private.h"
+#include "backend/acquire.h"
 #include "backend/functions.h"
 #include "backend/heavyweight.h"
 #include "backend/holds.h"
 #include "backend/names.h"
 #include "backend/reads.h"
-#include "backend/values.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
@@ -28,7 +27,6 @@
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/lock_stats.h"
 #include "shared/settings.h"
 #include "shared/stats.h"
 #include "shared/take.h"
@@ -328,8 +326,7 @@ begin_use(const ClaimToken *token, const ZkKey *key)
 	}
 	lock->kind = lock->proc->kind;
 	hold_push_of_claim(lock, -1);
-	stats_count_take(true, false, false, 0);
-	lock_stats_take(lock->stats_id, &lock->key, true, false, false, 0);
+	stats_take(lock->stats_id, &lock->key, true, false, false, 0);
 	return lock;
 }
 

@@ -24,7 +24,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "backend/attempt.h"
 #include "backend/commit.h"
 #include "backend/holds.h"
 #include "backend/names.h"
@@ -585,11 +584,14 @@ commit_is_lasting(void)
 	return lasting != LASTING_NONE;
 }
 
+/* Ends what a call that acquires locks had under way: see commit_attach(). */
+static void (*end_call) (void);
+
 /* At the end of a transaction, in whatever way. */
 static void
 end_transaction(bool commit)
 {
-	attempt_end_transaction();
+	end_call();
 	holds_end_transaction(commit);
 	if (lasting != LASTING_RUNNING)
 	{
@@ -708,11 +710,13 @@ commit_init(void)
 
 /*
  * commit_attach
- *		Install callbacks, before the first lock of this process.
+ *		Install callbacks, before the first lock of this process; "end" is
+ *		called at the end of a transaction, ahead of the release of its holds.
  */
 void
-commit_attach(void)
+commit_attach(void (*end) (void))
 {
+	end_call = end;
 	RegisterXactCallback(zk_xact_callback, (void *) last_registration);
 	RegisterResourceReleaseCallback(zk_release_callback, NULL);
 }

@@ -27,11 +27,11 @@
 #include <limits.h>
 
 #include "access/xact.h"
-#include "backend/ahead.h"
 #include "backend/heavyweight.h"
 #include "backend/timeout.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
+#include "shared/lockmgr.h"
 #include "storage/proc.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"

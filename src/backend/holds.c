@@ -60,7 +60,7 @@
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/key.h"
-#include "shared/lock_stats.h"
+#include "shared/stats.h"
 #include "shared/take.h"
 #include "storage/ipc.h"
 #include "utils/hsearch.h"
@@ -539,8 +539,7 @@ drop_held(HeldLock *lock, bool end_claim)
 		claim_leave(lock->proc, end_claim);
 	else
 		retained = slot_drop(lock->proc, now);
-	stats_count_release(retained, held_us);
-	lock_stats_release(lock->stats_id, retained, held_us);
+	stats_release(lock->stats_id, retained, held_us);
 	hold_forget(lock);
 }
 

@@ -37,7 +37,7 @@ typedef struct HeldLock
 	ZkKey		key;			/* hash key, must be first: of the lock, or of
 								 * our permit */
 	ZkProcLock *proc;			/* of the slot; NULL: not even wanted */
-	uint64		stats_id;		/* its id in lock_stats.c */
+	uint64		stats_id;		/* its id in stats.c */
 	Heavyweight heavyweight;
 	ZnodeKind	kind;
 	int			permits;		/* of a semaphore, or 0 */

@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "backend/attempt.h"
 #include "backend/commit.h"
 #include "backend/holds.h"
 #include "backend/hooks.h"

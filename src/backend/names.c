@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * names.c
- *		Names of locks.
+ *		Names of locks and other values, between SQL and ZooKeeper; and whether
+ *		functions can work.
  *
  * SQL gives a name in the server encoding.  Its key has it in UTF-8,
  * percent-encoded into one path component below zklock.root.
@@ -36,6 +37,7 @@
 #include "shared/text.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 PG_FUNCTION_INFO_V1(zk_warn_not_preloaded);
 
@@ -51,6 +53,24 @@ zk_check_preloaded(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("zklock must be loaded via \"shared_preload_libraries\""),
 				 errhint("Add zklock to \"shared_preload_libraries\" and restart the server.")));
+}
+
+/*
+ * check_row_columns
+ *		Check that rows with so many columns fit the schema.
+ *
+ * A newer version of the extension adds columns at the end.  If the schema is
+ * older than the library, it has the first columns.  If it is newer, the
+ * server has not been restarted since the update.
+ */
+void
+check_row_columns(TupleDesc tupdesc, int columns)
+{
+	if (tupdesc->natts > columns)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the extension zklock is newer than the library that the server has loaded"),
+				 errhint("Restart the server.")));
 }
 
 /*
@@ -271,4 +291,28 @@ path_lock_text(const char *path)
 	int			len = znode_decode_name(encoded, utf8, sizeof(utf8));
 
 	return len < 0 ? text_of_string(encoded) : text_of_data(utf8, len);
+}
+
+/*
+ * interval_of_us
+ *		A time in microseconds as an interval.
+ */
+Datum
+interval_of_us(int64 us)
+{
+	Interval   *interval = palloc0(sizeof(Interval));
+
+	interval->time = us;
+	return IntervalPGetDatum(interval);
+}
+
+/*
+ * session_id_text
+ *		The id of a ZooKeeper session as text, as ZooKeeper writes it.
+ */
+Datum
+session_id_text(int64 session_id)
+{
+	return CStringGetTextDatum(psprintf("0x%llx",
+										(unsigned long long) session_id));
 }

@@ -24,11 +24,9 @@
 
 #include "backend/reads.h"
 #include "backend/timeout.h"
-#include "backend/values.h"
 #include "catalog/pg_type.h"
 #include "core/deadlock.h"
 #include "core/lock/note.h"
-#include "core/member.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "shared/claims.h"

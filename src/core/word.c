@@ -5,7 +5,7 @@
  *		bytes, numbers and values are written and read, and the known keys.
  *
  *	contender	= "postgresql" { " " word } [ " retain=yes" ]	(lock/note.c)
- *	member		= "zklock" { " " word }							(member.c)
+ *	member		= "zklock" { " " word }							(note.c)
  *	edges		= "zklock1 " value LF { line }					(deadlock.c)
  *	line		= "wait" or "keep", { " " value } LF
  *	agreement	= "permits=" number								(lock/permit.c)

@@ -70,8 +70,6 @@
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/lock_stats.h"
-#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
@@ -412,8 +410,7 @@ end_entry(ClaimEntry *entry, int64 now)
 	free_entry(entry);
 	LWLockRelease(claims_lock);
 	retained = slot_drop_locked(proc, now);
-	stats_count_release(retained, held_us);
-	lock_stats_release(lock_stats_id(path), retained, held_us);
+	stats_release(lock_stats_id(path), retained, held_us);
 }
 
 /* The claim of this slot, or NULL; its partition lock is held. */
@@ -698,7 +695,7 @@ claim_leave(ZkProcLock *proc, bool end)
 	if (entry != NULL && !end && slot->nholding == 2 &&
 		claim_is_over(end_of(entry), now))
 	{
-		stats_count_expired_claim();
+		stats_expired_claim();
 		end = true;
 	}
 	if (entry != NULL && end)
@@ -811,7 +808,7 @@ look_at_entry(ClaimEntry *entry, ZkSlot *slot, int64 now, int64 *due_us,
 	ended->lost = lost;
 	key_path(&slot->key, ended->path);
 	if (!lost)
-		stats_count_expired_claim();
+		stats_expired_claim();
 	end_entry(entry, now);
 	return true;
 }

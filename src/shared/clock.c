@@ -79,14 +79,3 @@ zk_wall_time(int64 us)
 
 	return (difference + 500) / 1000 * 1000 + us;
 }
-
-/*
- * zk_unix_us
- *		A time of day in microseconds since 1970.
- */
-int64
-zk_unix_us(TimestampTz time)
-{
-	return time +
-		(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
-}

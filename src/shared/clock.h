@@ -20,6 +20,5 @@ extern int64 zk_now_ms(void);
 extern int64 zk_earlier(int64 one, int64 other);
 extern int64 zk_cpu_us(void);
 extern TimestampTz zk_wall_time(int64 us);
-extern int64 zk_unix_us(TimestampTz time);
 
 #endif							/* ZKLOCK_CLOCK_H */

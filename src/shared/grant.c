@@ -21,7 +21,7 @@
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
-#include "shared/mail_private.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
 #include "utils/memutils.h"
@@ -69,18 +69,9 @@ slots_attach_worker(void)
 			slot_wake(slot);
 		}
 	}
-	mail_attach_worker(MyLatch);
+	mail_clear();
+	worker_set_latch(MyLatch);
 	slots_unlock_all();
-}
-
-/*
- * slots_detach_worker
- *		The calling worker is about to end.
- */
-void
-slots_detach_worker(void)
-{
-	mail_detach_worker();
 }
 
 /*
@@ -116,17 +107,6 @@ slots_list(int *nslots)
 	return list;
 }
 
-/*
- * slots_hold_mail
- *		The worker stops opening its mail until it can send something again; or
- *		opens it again.
- */
-void
-slots_hold_mail(bool held)
-{
-	mail_hold(held);
-}
-
 static ZkSlot *
 slot_of_mail(slist_node *node)
 {
@@ -142,18 +122,6 @@ ZkSlot *
 slots_collect_mail(void)
 {
 	return slot_of_mail(mail_collect());
-}
-
-/*
- * slots_collect_ends
- *		Take the ends of waits and holds in the mail, which has room for
- *		SLOTS_MAX_ENDS; see mail_collect_ends().
- */
-int
-slots_collect_ends(int64 *ends, bool *all)
-{
-	StaticAssertStmt(SLOTS_MAX_ENDS == MAIL_ENDS, "room for all ends");
-	return mail_collect_ends(ends, all);
 }
 
 /*

@@ -28,9 +28,6 @@ typedef enum ZkMail
 	ZK_MAIL_RELEASE
 } ZkMail;
 
-/* The most generations of waits and holds that slots_collect_ends() returns. */
-#define SLOTS_MAX_ENDS		256
-
 /* The bits of a step's report that concern the slot. */
 #define SLOT_TOLD \
 	(RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED | \
@@ -39,11 +36,8 @@ typedef enum ZkMail
 
 /* the mail, and all slots */
 extern void slots_attach_worker(void);
-extern void slots_detach_worker(void);
 extern ZkSlot **slots_list(int *nslots);
-extern void slots_hold_mail(bool held);
 extern ZkSlot *slots_collect_mail(void);
-extern int	slots_collect_ends(int64 *ends, bool *all);
 extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 							 ZkContender *wanted);
 extern bool slots_retire(void);

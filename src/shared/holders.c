@@ -163,7 +163,7 @@ is_waiting(const ZkProcLock *proc)
  * RELEASING, the backend asks for it soon.  IDLE slots are left out, since the
  * backend takes them; so are waits that a deadlock is to end.
  *
- * The worker hears when one of them ends (mail_put_end()), and may use the
+ * The worker hears when one of them ends (slot_end_watch()), and may use the
  * slots until it calls slot_set_gone().
  */
 ZkWait *

@@ -42,8 +42,8 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/compat.h"
-#include "shared/mail_private.h"
 #include "shared/reads.h"
+#include "shared/session_info.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 

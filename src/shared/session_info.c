@@ -15,8 +15,9 @@
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards the fields of SessionShared; only the worker
  * writes, but for the instances, which the backend writes that has read them.
- * The fields of ProofShared have no lock: each is an atomic, and only the
- * worker writes lease_until_ms and "given".  Backends read them before their
+ * The fields of ProofShared have no lock, but for a spinlock around the
+ * worker's latch: each is an atomic, and only the worker writes lease_until_ms
+ * and "given".  Backends read them before their
  * slots: if a slot is not lost after that, the lease read was its session's.
  *
  * Copyright (c) 2026, zklock developers
@@ -30,13 +31,14 @@
 
 #include "port/atomics.h"
 #include "shared/clock.h"
-#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 
 #define ZK_TRANCHE		"zklock session"
 
@@ -61,6 +63,8 @@ typedef struct ProofShared
 	pg_atomic_uint32 asked;		/* the latest ticket */
 	pg_atomic_uint32 given;		/* the latest ticket with an answer */
 	ConditionVariable cv;		/* broadcast at every proof and every loss */
+	slock_t		latch_lock;
+	Latch	   *worker_latch;	/* NULL: no worker */
 } ProofShared;
 
 static SessionShared *shared = NULL;
@@ -117,6 +121,8 @@ startup_proof(void)
 		pg_atomic_init_u32(&proof->asked, 0);
 		pg_atomic_init_u32(&proof->given, 0);
 		ConditionVariableInit(&proof->cv);
+		SpinLockInit(&proof->latch_lock);
+		proof->worker_latch = NULL;
 	}
 }
 
@@ -145,6 +151,34 @@ session_info_startup_shmem(void)
 	startup_proof();
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * worker_set_latch
+ *		A worker begins, with this latch, or is about to end.
+ */
+void
+worker_set_latch(Latch *latch)
+{
+	SpinLockAcquire(&proof->latch_lock);
+	proof->worker_latch = latch;
+	SpinLockRelease(&proof->latch_lock);
+}
+
+/*
+ * worker_wake
+ *		Set the worker's latch, if there is a worker.
+ */
+void
+worker_wake(void)
+{
+	Latch	   *latch;
+
+	SpinLockAcquire(&proof->latch_lock);
+	latch = proof->worker_latch;
+	SpinLockRelease(&proof->latch_lock);
+	if (latch)
+		SetLatch(latch);
 }
 
 /*

@@ -17,8 +17,9 @@
 #ifndef ZKLOCK_SESSION_INFO_H
 #define ZKLOCK_SESSION_INFO_H
 
+#include "core/lock/note.h"
 #include "core/lock/znode.h"
-#include "core/member.h"
+#include "storage/latch.h"
 
 /*
  * The most bytes that the paths of a session's nodes may take, each with
@@ -123,6 +124,7 @@ extern int64 directories_read(void);
 extern void session_read_fleet(ZkFleetInfo *info);
 extern int64 lease_read_ms(void);
 extern void proof_wake_waiters(void);
+extern void worker_wake(void);
 
 /* backends */
 extern bool instances_find(const char *id, ZkInstance *instance, bool *known);
@@ -134,6 +136,7 @@ extern void proof_prepare_wait(void);
 extern bool proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event);
 
 /* the worker */
+extern void worker_set_latch(Latch *latch);
 extern void session_write(const ZkSessionInfo *info);
 extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
 extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);

@@ -30,7 +30,6 @@
 #include "postgres.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -80,6 +79,9 @@ static bool accepted_wrong = false;
 /* The beginning of a problem that comes from the library, not the value. */
 #define ZK_LIBRARY_LACKS \
 	"The ZooKeeper client library of this server was built without "
+
+/* What may stand ahead of a server of zklock.servers. */
+#define BLANKS				" \t\n\v\f\r"
 
 /* The value of an enum setting that was given an unknown word. */
 #define WRONG_WORD			(-1)
@@ -146,36 +148,24 @@ is_bracketed_address(const char *host, size_t len)
 	return inet_pton(AF_INET6, address, &parsed) == 1;
 }
 
-/* The problem of one "host:port" of zklock.servers, or NULL. */
+/* The problem of one "host:port" of zklock.servers, palloc'd; or NULL. */
 static char *
-find_server_problem(const char *server, size_t len)
+find_server_problem(const char *server)
 {
-	const char *colon = NULL;
+	const char *colon = strrchr(server, ':');
 	char	   *end;
 	long		port;
-	bool		blank = false;
-	bool		bracket = false;
 
-	for (size_t i = 0; i < len; i++)
-	{
-		if (server[i] == ':')
-			colon = server + i;
-		else if (isspace((unsigned char) server[i]))
-			blank = true;		/* as after a forgotten comma */
-		else if (server[i] == '[' || server[i] == ']')
-			bracket = true;
-	}
-	if (colon == NULL || colon == server || blank ||
-		(bracket && !is_bracketed_address(server, colon - server)))
-		return psprintf("\"%.*s\" is not of the form host:port.",
-						(int) len, server);
+	/* blanks as after a forgotten comma */
+	if (colon == NULL || colon == server || strpbrk(server, BLANKS) ||
+		(strpbrk(server, "[]") &&
+		 !is_bracketed_address(server, colon - server)))
+		return psprintf("\"%s\" is not of the form host:port.", server);
 
 	/* no leading zero: the library would read octal */
 	port = strtol(colon + 1, &end, 10);
-	if (colon[1] < '1' || colon[1] > '9' || end != server + len ||
-		port > 65535)
-		return psprintf("\"%.*s\" does not end in a port number.",
-						(int) len, server);
+	if (colon[1] < '1' || colon[1] > '9' || *end != '\0' || port > 65535)
+		return psprintf("\"%s\" does not end in a port number.", server);
 	return NULL;
 }
 
@@ -186,30 +176,23 @@ find_server_problem(const char *server, size_t len)
  * address in brackets.
  */
 static const char *
-find_servers_problem(const char *server)
+find_servers_problem(const char *servers)
 {
-	const char *chroot = strchr(server, '/');
-	const char *end = chroot ? chroot : server + strlen(server);
+	const char *chroot = strchr(servers, '/');
 	const char *problem;
 
-	for (;;)
+	do
 	{
-		size_t		len = strcspn(server, ",/");
-		char	   *server_problem;
+		char	   *server;
 
-		while (len > 0 && isspace((unsigned char) *server))
-		{
-			server++;
-			len--;
-		}
-		server_problem = find_server_problem(server, len);
-		if (server_problem)
-			return server_problem;
-		server += len;
-		if (server == end)
-			break;
-		server++;
-	}
+		servers += strspn(servers, BLANKS);
+		server = pnstrdup(servers, strcspn(servers, ",/"));
+		servers += strlen(server);
+		problem = find_server_problem(server);
+		pfree(server);
+		if (problem)
+			return problem;
+	} while (*servers++ == ',');
 
 	if (chroot && chroot[1] != '\0' &&
 		(problem = znode_check_root(chroot)) != NULL)
@@ -498,7 +481,7 @@ CHECK_STRING(check_advisory_namespace, ADVISORY_NAMESPACE)
 /*
  * Plans made before the setting was on for the first time may call
  * PostgreSQL's functions; later ones call ours, which look at the setting: see
- * backend/replace.c.
+ * backend/advisory.c.
  */
 static void
 assign_advisory_locks(int newval, void *extra pg_attribute_unused())
@@ -796,16 +779,6 @@ settings_define(void)
 	define_size_settings();
 	define_transaction_settings();
 	MarkGUCPrefixReserved("zklock");
-}
-
-/*
- * handoff_quantum_us
- *		The setting in microseconds.
- */
-int64
-handoff_quantum_us(void)
-{
-	return (int64) zklock_handoff_quantum * 1000;
 }
 
 /*

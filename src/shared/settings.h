@@ -104,7 +104,6 @@ extern void *zoo_sasl_make_basic_callbacks(const char *user, const char *realm,
 extern int	sasl_client_init(const void *callbacks) __attribute__((weak));
 
 extern void settings_define(void);
-extern int64 handoff_quantum_us(void);
 extern int64 most_retain_us(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);

@@ -84,11 +84,20 @@
  * to take the slot.  The note is cleared when the wait ends, and at any change
  * of the slot's state, since the wait is then another one.
  *
- * A change that the worker must see puts the slot into the worker's mail
- * (mail.c).  "mailed" is set and cleared under the partition lock, and stays
- * set until the worker has opened the mail under that lock, so that a slot is
- * neither linked twice nor removed meanwhile.  The functions that release
- * partition locks wake the worker for the slots mailed under them.
+ * A change that the worker must see puts the slot into the worker's mail, a
+ * chain through the slots themselves, so that it can never be full.  A slot's
+ * state tells what it asks for, so a new worker needs no old mail.  While the
+ * worker cannot send anything ("held"), mail does not wake it; it looks for
+ * mail when it can send again.  Beside the chain are the generations of waits
+ * and holds that have ended, of those that a scan for deadlocks has seen.
+ *
+ * The mail is read and changed under its spinlock, which may be taken inside
+ * any LWLock; "waiting", which follows from the rest, is read without it.
+ * "mailed" is set and cleared under the partition lock, and stays set until the
+ * worker has opened the mail under that lock, so that a slot is neither linked
+ * twice nor removed meanwhile; until then that lock guards the links of a chain
+ * that the worker has collected.  The functions that release partition locks
+ * wake the worker for the slots mailed under them.
  *
  * What all slots share, SlotsShared, consists of atomics.
  *
@@ -101,11 +110,10 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/lock_stats.h"
-#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
@@ -113,6 +121,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 
 #define ZK_TRANCHE		"zklock"
 
@@ -123,7 +132,20 @@ typedef struct SlotsShared
 	ConditionVariable room;		/* broadcast when a slot is free again */
 } SlotsShared;
 
+/* The worker's mail. */
+typedef struct MailShared
+{
+	slock_t		lock;
+	bool		held;			/* the worker cannot send anything yet */
+	slist_head	chain;			/* the latest first */
+	int			nends;			/* or one more: there was no room for all */
+	int64		ends[SLOTS_MAX_ENDS];	/* see slot_end_watch() */
+	pg_atomic_uint32 waiting;	/* held, and there is mail */
+} MailShared;
+
 static SlotsShared *counts = NULL;
+static MailShared *mail = NULL;
+static bool mail_is_due = false;	/* send_mail() is to wake the worker */
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
 
@@ -139,8 +161,24 @@ slots_request_shmem(void)
 											  sizeof(ZkSlot)));
 	RequestNamedLWLockTranche(ZK_TRANCHE, ZK_PARTITIONS);
 	keys_request_shmem();
-	mail_request_shmem();
+	RequestAddinShmemSpace(sizeof(MailShared));
 	procs_request_shmem();
+}
+
+/* AddinShmemInitLock is held. */
+static void
+startup_mail(void)
+{
+	bool		found;
+
+	mail = ShmemInitStruct("zklock mail", sizeof(MailShared), &found);
+	if (!found)
+	{
+		memset(mail, 0, sizeof(MailShared));
+		SpinLockInit(&mail->lock);
+		slist_init(&mail->chain);
+		pg_atomic_init_u32(&mail->waiting, 0);
+	}
 }
 
 /*
@@ -161,7 +199,7 @@ slots_startup_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	keys_startup_shmem();
-	mail_startup_shmem();
+	startup_mail();
 	procs_startup_shmem();
 	counts = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
 	if (!found)
@@ -213,6 +251,20 @@ partition_lock(uint32 hash)
 }
 
 /*
+ * Wake the worker for the mail of this process, unless mail is held.
+ *
+ * Not under the partition lock: the worker needs it at once.
+ */
+static void
+send_mail(void)
+{
+	if (!mail_is_due)
+		return;
+	mail_is_due = false;
+	worker_wake();
+}
+
+/*
  * slot_lock, slot_unlock
  *		Lock and unlock the partition of a slot in use.
  */
@@ -226,7 +278,7 @@ void
 slot_unlock(const ZkSlot *slot)
 {
 	LWLockRelease(partition_lock(slot->key.hash));
-	mail_send();
+	send_mail();
 }
 
 /*
@@ -241,7 +293,7 @@ slot_unlock_last(ZkSlot *slot)
 
 	slot_remove_unused(slot);
 	LWLockRelease(lock);
-	mail_send();
+	send_mail();
 }
 
 /*
@@ -297,7 +349,7 @@ slots_unlock_of(const bool partitions[ZK_PARTITIONS])
 	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
 		if (partitions[i])
 			LWLockRelease(&locks[i].lock);
-	mail_send();
+	send_mail();
 }
 
 /*
@@ -316,7 +368,7 @@ slots_unlock_all(void)
 {
 	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
 		LWLockRelease(&locks[i].lock);
-	mail_send();
+	send_mail();
 }
 
 /*
@@ -558,6 +610,16 @@ slot_read_contender(ZkSlot *slot, ZkContender *contender)
 	return state;
 }
 
+/* "held" or the chain has changed; the spinlock is held. */
+static void
+set_waiting(void)
+{
+	bool		waiting = mail->held && !slist_is_empty(&mail->chain);
+
+	if (waiting != (pg_atomic_read_u32(&mail->waiting) != 0))
+		pg_atomic_write_u32(&mail->waiting, waiting);
+}
+
 /*
  * slot_mail
  *		Put the slot into the worker's mail; the partition lock is held
@@ -569,20 +631,124 @@ slot_mail(ZkSlot *slot)
 	if (slot->mailed)
 		return;
 	slot->mailed = true;
-	mail_put(&slot->mail_node);
+	SpinLockAcquire(&mail->lock);
+	slist_push_head(&mail->chain, &slot->mail_node);
+	set_waiting();
+	mail_is_due |= !mail->held;
+	SpinLockRelease(&mail->lock);
 }
 
 /*
  * slot_end_watch
- *		A wait or hold ends: let the worker know if a scan for deadlocks has
- *		seen it; the partition lock is held exclusively.
+ *		A wait or hold ends: let the worker know by its generation, if a scan
+ *		for deadlocks has seen it; the partition lock is held exclusively.
+ *
+ * Who gives a slot up calls this first, so that the worker has it ahead of the
+ * slot.
  */
 void
 slot_end_watch(ZkProcLock *proc)
 {
-	if (proc->watched)
-		mail_put_end(proc->since);
+	if (!proc->watched)
+		return;
 	proc->watched = false;
+	SpinLockAcquire(&mail->lock);
+	if (mail->nends < SLOTS_MAX_ENDS)
+		mail->ends[mail->nends++] = proc->since;
+	else
+		mail->nends = SLOTS_MAX_ENDS + 1;
+	mail_is_due |= !mail->held;
+	SpinLockRelease(&mail->lock);
+}
+
+/*
+ * mail_is_waiting
+ *		Is mail waiting until the worker can send something again?
+ */
+bool
+mail_is_waiting(void)
+{
+	return pg_atomic_read_u32(&mail->waiting) != 0;
+}
+
+/*
+ * mail_clear
+ *		A worker begins; all partition locks are held.  Old mail is discarded.
+ */
+void
+mail_clear(void)
+{
+	SpinLockAcquire(&mail->lock);
+	slist_init(&mail->chain);
+	mail->nends = 0;
+	set_waiting();
+	SpinLockRelease(&mail->lock);
+}
+
+/*
+ * slots_hold_mail
+ *		The worker stops opening its mail until it can send something again; or
+ *		opens it again, and does not sleep if there is some.
+ */
+void
+slots_hold_mail(bool held)
+{
+	bool		missed;
+
+	SpinLockAcquire(&mail->lock);
+	missed = mail->held && !held && !slist_is_empty(&mail->chain);
+	mail->held = held;
+	set_waiting();
+	SpinLockRelease(&mail->lock);
+	if (missed)
+		SetLatch(MyLatch);
+}
+
+/*
+ * slots_detach_worker
+ *		The calling worker is about to end.
+ */
+void
+slots_detach_worker(void)
+{
+	slots_hold_mail(false);
+	worker_set_latch(NULL);
+}
+
+/*
+ * mail_collect
+ *		Take all mail: a chain, the latest first, or NULL.
+ */
+slist_node *
+mail_collect(void)
+{
+	slist_node *first;
+
+	SpinLockAcquire(&mail->lock);
+	first = mail->chain.head.next;
+	slist_init(&mail->chain);
+	set_waiting();
+	SpinLockRelease(&mail->lock);
+	return first;
+}
+
+/*
+ * slots_collect_ends
+ *		Take the ends of waits and holds in the mail: at most SLOTS_MAX_ENDS,
+ *		and how many they are.  Sets *all to whether there were no more.
+ */
+int
+slots_collect_ends(int64 *ends, bool *all)
+{
+	int			n;
+
+	SpinLockAcquire(&mail->lock);
+	n = Min(mail->nends, SLOTS_MAX_ENDS);
+	*all = n == mail->nends;
+	memcpy(ends, mail->ends, n * sizeof(int64));
+	mail->nends = 0;
+	SpinLockRelease(&mail->lock);
+	return n;
 }
 
 /*
@@ -602,8 +768,7 @@ slot_lose_holders(ZkSlot *slot)
 			continue;
 		slot_end_watch(proc);
 		proc_lose(proc);
-		stats_count_lost();
-		lock_stats_lost(&slot->key);
+		stats_lost(&slot->key);
 		proof_wake_waiters();
 	}
 }

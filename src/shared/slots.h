@@ -63,6 +63,9 @@ typedef struct ZkSlotUse
 								 * come */
 } ZkSlotUse;
 
+/* The most generations of waits and holds that slots_collect_ends() returns. */
+#define SLOTS_MAX_ENDS		256
+
 /* See slots_private.h. */
 typedef struct ZkSlot ZkSlot;
 
@@ -82,5 +85,10 @@ extern ConditionVariable *slots_room_cv(void);
 extern ZkSlotState slot_find_contender(const ZkKey *key,
 									   ZkContender *contender);
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
+
+/* the worker, as grant.h */
+extern void slots_detach_worker(void);
+extern void slots_hold_mail(bool held);
+extern int	slots_collect_ends(int64 *ends, bool *all);
 
 #endif							/* ZKLOCK_SLOTS_H */

@@ -112,6 +112,11 @@ extern bool slot_has_taker(const ZkSlot *slot);
 
 extern void slot_end_watch(ZkProcLock *proc);
 
+/* the mail */
+extern bool mail_is_waiting(void);
+extern void mail_clear(void);
+extern slist_node *mail_collect(void);
+
 /* in take.c: holders; the partition lock is held exclusively */
 extern void slot_add_proc(ZkProcLock *proc);
 extern bool slot_drop_locked(ZkProcLock *proc, int64 now);

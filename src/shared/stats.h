@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *		Counters of this instance in shared memory.
+ *		Counters in shared memory, of this instance and of single locks.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -15,9 +15,10 @@
 
 #include "core/histogram.h"
 #include "datatype/timestamp.h"
+#include "shared/key.h"
 #include "shared/outcome.h"
 
-/* All counters, as read at about one moment; see the view zk_stat. */
+/* All counters of this instance, as read at about one moment. */
 typedef struct ZkStats
 {
 	int64		taken;
@@ -39,19 +40,54 @@ typedef struct ZkStats
 	TimestampTz reset_at;
 } ZkStats;
 
+/*
+ * The counters of a lock; times in us.  All from "taken" on are sums of int64,
+ * and nothing else.
+ */
+typedef struct ZkLockStats
+{
+	uint64		id;				/* that of its path; 0: all other locks */
+	char		path[ZNODE_PATH_SIZE];	/* of its lock directory; empty for all
+										 * other locks */
+	TimestampTz since;			/* when counting began */
+	int64		max_wait;
+	int64		max_hold;
+	int64		taken;
+	int64		handed_off;
+	int64		waited;
+	int64		timed_out;
+	int64		failed;
+	int64		deadlocks;
+	int64		lost;
+	int64		retained;
+	int64		retaken;
+	int64		revoked;
+	int64		waited_revoke;
+	int64		wait_time;
+	int64		hold_time;
+	int64		wait_histogram[HISTOGRAM_BUCKETS];
+	int64		hold_histogram[HISTOGRAM_BUCKETS];
+} ZkLockStats;
+
 /* module load */
 extern void stats_request_shmem(void);
 extern void stats_startup_shmem(void);
 
-extern void stats_count_take(bool handed_off, bool retaken, bool waited,
-							 int64 wait_us);
-extern void stats_count_failure(ZkOutcome outcome);
-extern void stats_count_release(bool retained, int64 held_us);
-extern void stats_count_revoked(void);
-extern void stats_count_revoke_wait(void);
-extern void stats_count_lost(void);
-extern void stats_count_expired_claim(void);
+/* what happens to a lock; to the instance, and to the lock with this id */
+extern uint64 lock_stats_id(const char *path);
+extern void stats_take(uint64 id, const ZkKey *key, bool handed_off,
+					   bool retaken, bool waited, int64 wait_us);
+extern void stats_failure(uint64 id, const ZkKey *key, ZkOutcome outcome);
+extern void stats_release(uint64 id, bool retained, int64 held_us);
+extern void stats_lost(const ZkKey *key);
+extern void stats_revoked(const ZkKey *key);
+extern void stats_revoke_wait(const ZkKey *key);
+extern void stats_expired_claim(void);
+
+/* views */
 extern void stats_read(ZkStats *stats);
 extern void stats_reset(void);
+extern ZkLockStats *lock_stats_read(int *n);
+extern void lock_stats_reset(void);
 
 #endif							/* ZKLOCK_STATS_H */

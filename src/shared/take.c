@@ -8,7 +8,7 @@
  * A backend that wants any of several slots looks at all of them at once,
  * under all their partition locks, so that the worker sees its requests
  * together: it opens none of that mail until the locks are released.  See
- * backend/acquire_any.c.
+ * backend/acquire.c.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -24,11 +24,13 @@
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
-#include "shared/mail_private.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
 #include "shared/take.h"
+
+/* The setting in microseconds. */
+#define HANDOFF_QUANTUM_US	((int64) zklock_handoff_quantum * 1000)
 
 /* How long a writer that was seen behind readers is assumed to wait, in us. */
 #define RECHECK_TIME	1000000
@@ -415,7 +417,7 @@ try_join(ZkProcLock *proc)
 	bool		fresh;
 
 	/* a check that began after we came is an answer, whatever its age */
-	fresh = age < handoff_quantum_us() ||
+	fresh = age < HANDOFF_QUANTUM_US ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
 	if (fresh && slot->writer_behind)
@@ -980,7 +982,7 @@ turn_input(const ZkSlot *slot, int64 now)
 	TurnInput	input = {0};
 
 	input.now = now;
-	input.quantum = handoff_quantum_us();
+	input.quantum = HANDOFF_QUANTUM_US;
 	input.retain_time = slot_retain_time(slot);
 	input.waiting = slot->nwanting;
 	input.taker = slot_has_taker(slot);

@@ -76,7 +76,6 @@
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/grant.h"
-#include "shared/lock_stats.h"
 #include "shared/outcome.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
@@ -908,8 +907,7 @@ note_queue(Contender *contender, unsigned report)
 {
 	if ((report & RECIPE_REPORT_GRANTED) && contender->revokes)
 	{
-		stats_count_revoke_wait();
-		lock_stats_revoke_wait(slot_key(contender->slot));
+		stats_revoke_wait(slot_key(contender->slot));
 	}
 	if (report & (RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED))
 	{
@@ -1197,8 +1195,7 @@ learn(const Contender *contender)
 	slot_read_use(contender->slot, &use);
 	if (use.revoked && !status_is_ending())
 	{
-		stats_count_revoked();
-		lock_stats_revoked(slot_key(contender->slot));
+		stats_revoked(slot_key(contender->slot));
 	}
 	if (use.dropped_at != 0)
 		habits_dropped(contender->directory, contender->recipe->kind,

@@ -6,7 +6,7 @@
  * The fleet is the instances of one ensemble and root, the worker's own
  * zklock.root.  Each has an ephemeral znode, created in its session, below
  * <root>/%clusters, which is persistent: its creation is the fleet's identity.
- * core/member.c has the form of both.
+ * core/lock/note.c has the form of both.
  *
  * With zklock.acl = creator others may read %clusters, but only instances with
  * its credentials may create znodes in it: a session with many long names in a
@@ -49,7 +49,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "core/member.h"
+#include "core/lock/note.h"
 #include "core/mutation.h"
 #include "postmaster/postmaster.h"
 #include "shared/claims.h"

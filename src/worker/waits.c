@@ -7,7 +7,7 @@
  * An edge H -> W (core/deadlock.c): a backend holds H, by our contender that
  * others stand behind, and waits for W, for which our contender is queued, by
  * an answer of ZooKeeper.  It does so itself, or by a way through the queues of
- * the lock manager (queues.c): from a process that waits there to those that
+ * the lock manager (lockmgr.c): from a process that waits there to those that
  * hold the lock in a mode that conflicts, and to those ahead of it in the queue
  * that want one, as DeadLockCheck() sees them.  With postgres_fdw (foreign.c)
  * sessions have and wait, too.
@@ -47,11 +47,11 @@
 #include "lib/stringinfo.h"
 #include "shared/clock.h"
 #include "shared/holders.h"
+#include "shared/lockmgr.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "worker/contender.h"
 #include "worker/foreign.h"
-#include "worker/queues.h"
 #include "worker/waits.h"
 
 /* More edges have no room in texts: see DEADLOCK_TEXTS. */
@@ -216,7 +216,9 @@ add_wait(const ZkWait *row, int64 now_us, int64 wait_us)
 	wait->to.name = pstrdup(contender_directory(contender));
 	wait->to.pid = row->pid;
 	wait->to.generation = (uint64) row->since;
-	wait->began = (uint64) zk_unix_us(row->xact_start);
+	wait->began = (uint64) (row->xact_start +
+							(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) *
+							USECS_PER_DAY);
 	wait->beside = row->state == ZK_SLOT_HELD;
 	wait->keeper = shared ? pstrdup(keeper) : NULL;
 	process = find_process(row->pid);

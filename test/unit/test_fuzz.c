@@ -29,7 +29,6 @@
 #include "core/lock/claim.h"
 #include "core/lock/note.h"
 #include "core/lock/znode.h"
-#include "core/member.h"
 #include "core/reason.h"
 #include "core/remote.h"
 #include "core/word.h"

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_member.c
- *		Unit tests of member.c: znodes below %clusters, and what conflicts.
+ *		Unit tests of members in note.c: znodes below %clusters, and what conflicts.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
+#include "core/lock/note.h"
 #include "core/lock/znode.h"
-#include "core/member.h"
 
 #define ALL_WORDS	((MEMBER_ID << 1) - 1)
 

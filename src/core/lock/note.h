@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * note.h
- *		The data of a contender: its owner, and what it tells other
- *		instances.
+ *		The data of znodes: of a contender, and of an instance.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -62,6 +61,83 @@ typedef struct Note
 	char		others[NOTE_SIZE];	/* all other words, as written */
 } Note;
 
+/* The directory below a root; no lock's name is encoded as that. */
+#define MEMBER_DIR			"%clusters"
+
+/* The longest data that we write, with the terminating zero. */
+#define MEMBER_SIZE			1024
+
+/* The fleet's identity, a UUID as text, with its terminator. */
+#define MEMBER_FLEET_SIZE	ZNODE_UUID_SIZE
+
+/* "<uuid>-cluster" and the terminator. */
+#define MEMBER_NODE_SIZE	(ZNODE_UUID_SIZE + 8)
+
+/* The known words: bits of Member.words. */
+#define MEMBER_HOST			(1 << 0)
+#define MEMBER_PORT			(1 << 1)
+#define MEMBER_CLUSTER		(1 << 2)
+#define MEMBER_SYSTEM		(1 << 3)
+#define MEMBER_PLACE		(1 << 4)
+#define MEMBER_VERSION		(1 << 5)
+#define MEMBER_SERVER		(1 << 6)
+#define MEMBER_FORMAT		(1 << 7)
+#define MEMBER_TIMEOUT		(1 << 8)
+#define MEMBER_STANDBY		(1 << 9)
+#define MEMBER_ID			(1 << 10)
+
+typedef enum MemberKind
+{
+	MEMBER_UNREAD,				/* we may not read it */
+	MEMBER_STRANGE,				/* no version of zklock has written it */
+	MEMBER_READ
+} MemberKind;
+
+/* An instance, as its znode describes it. */
+typedef struct Member
+{
+	MemberKind	kind;
+	unsigned	words;			/* present words; other fields are not set */
+	char		host[WORD_VALUE_SIZE];
+	int			port;
+	char		cluster_name[WORD_VALUE_SIZE];
+	uint64_t	system;			/* PostgreSQL's system identifier */
+	uint64_t	place;			/* hash of the data directory and the start of
+								 * the machine, other than 0 */
+	char		version[WORD_VALUE_SIZE];	/* of zklock */
+	char		server[WORD_VALUE_SIZE];	/* of PostgreSQL */
+	char		format[WORD_VALUE_SIZE];	/* its zklock.node_format */
+	int			timeout;		/* ms, as granted */
+	int			standby;		/* 1: in recovery */
+	char		id[WORD_VALUE_SIZE];	/* prefix of its claims' tokens */
+	int64_t		since;			/* of the znode, ms since 1970; not in its
+								 * data */
+
+	/* set by member_judge() */
+	bool		left_over;		/* a later session of the server has a znode */
+	int			same;			/* members with the value being compared */
+	unsigned	conflicts;		/* MEMBER_ bits, as follows */
+} Member;
+
+/* What conflicts. */
+#define MEMBER_SAME_NAME		(1 << 0)	/* as another instance */
+#define MEMBER_NO_NAME			(1 << 1)
+#define MEMBER_OTHER_FORMAT		(1 << 2)	/* than most */
+#define MEMBER_OTHER_TIMEOUT	(1 << 3)	/* than most */
+#define MEMBER_IS_UNREAD		(1 << 4)
+#define MEMBER_IS_STRANGE		(1 << 5)
+
+#define MEMBER_CONFLICTS		6
+
+/* The stat of the latest write of our znode; 0: none yet. */
+typedef struct MemberMark
+{
+	int64_t		zxid;			/* of that write */
+	int64_t		czxid;			/* of the znode */
+	int32_t		version;		/* of its data */
+} MemberMark;
+
+/* contenders */
 extern void note_set_contender(Note *note, const char *host, int port,
 							   const char *cluster_name, int pid, bool retain);
 extern int	note_write(const Note *note, char data[NOTE_SIZE]);
@@ -69,5 +145,18 @@ extern void note_parse(Note *note, const char *data, int len);
 extern bool note_is_of_instance(const char *data, int len);
 extern bool note_may_be_retained(const char *data, int len);
 extern bool note_is_revocation(const char *data, int len);
+
+/* members of the fleet */
+extern void member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
+						char node[MEMBER_NODE_SIZE]);
+extern bool member_is_node(const char *node);
+extern int	member_write(const Member *member, char data[MEMBER_SIZE]);
+extern void member_parse(Member *member, const char *data, int len);
+extern void member_judge(Member *members, int n);
+extern const char *member_conflict_text(int bit);
+extern void member_fleet(int64_t czxid, int64_t ctime,
+						 char fleet[MEMBER_FLEET_SIZE]);
+extern bool member_mark(MemberMark *mark, int64_t zxid, int64_t czxid,
+						int32_t version);
 
 #endif							/* ZKLOCK_NOTE_H */

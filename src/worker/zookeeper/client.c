@@ -1,20 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *		libzookeeper_mt: its threads, and the queue of events.
+ *		libzookeeper_mt: its threads, their faults, and the queue of events.
  *
  * The handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
  * appends it to the queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, fault.c and security.c,
- * where comments mark it.
+ * that runs in other threads is only in this file, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
  * which may be resolving names.  Either may take long, so a thread of ours
- * does it.  That thread starts with the same signals blocked as the library's
- * (fault.c), and then ends.  The main thread has no handle meanwhile.  Events
+ * does it.  That thread starts with the same signals blocked as the library's,
+ * and then ends.  The main thread has no handle meanwhile.  Events
  * of a handle are not delivered before the main thread has the handle, and are
  * dropped once it has given the handle up, except lines of the library's log
  * and the last event (CLIENT_EVENT_CLOSED), behind which another handle may be
@@ -49,6 +48,48 @@
  * the session ends at the wrong moment (ZOOKEEPER-2802).  flight.c has one
  * exception, which asks no server.
  *
+ * Faults.
+ *
+ * Signals.  PostgreSQL's handlers must run in the main thread only.  So the
+ * library's threads start with all signals blocked but SIGQUIT, whose handler
+ * only calls _exit(), and those of a fault.
+ *
+ * A server may send anything: it may be no ZooKeeper, or a broken one.  Debian
+ * builds the library with assertions, some of which fail on that.  Nor does
+ * the library check whether it could parse an answer: it delivers and frees
+ * whatever is on its stack in place of the missing part.  An abort or a fault
+ * would take the whole PostgreSQL server down.  So the signal handler parks
+ * the library's thread for good, and the worker ends and is replaced.
+ *
+ * How the main thread ends.  The exit callbacks work on shared memory, so they
+ * must not run while the main thread is changing that: it may even hold a
+ * spinlock.  There are two places where it is not.  One is the main loop,
+ * which learns of the fault by check_library().  The other is a call of the
+ * library that waits for its threads or locks, between client_enter_library()
+ * and client_leave_library(); a signal ends that call, since the parked thread
+ * may hold what it waits for.  Anywhere else the main thread continues until
+ * it reaches the main loop.  Then it no longer calls the library, runs the
+ * exit callbacks, and leaves by _exit().
+ *
+ * It may never get there: the parked thread may hold a lock of malloc, or have
+ * corrupted the heap; or the fault was in the main thread, within a call of
+ * the library, with malloc's lock held.  So the fault starts a timer, which
+ * finally sends SIGQUIT, the postmaster's own means to end a process at once:
+ * any thread takes it, and the process ends with exit code 2 and no callbacks.
+ * For the postmaster that is a crash.  It restarts all of PostgreSQL with new
+ * shared memory: nothing else is safe after a process that may have left a
+ * spinlock held.  The same happens, as for any backend, after a fault of the
+ * main thread outside the library, or in the exit callbacks.
+ *
+ * A thread that corrupts the heap before it is parked would kill the main
+ * thread.  So the functions by which the library frees what it may not have
+ * parsed are ours (deallocate_*), and free only what looks parsed.  check_stand_ins()
+ * checks that the library calls ours.
+ *
+ * The handler runs in any thread.  What it shares with the main thread is set
+ * before the library has threads (wake_fd, main_thread, deadline), or is a
+ * sig_atomic_t.  It only calls functions that are safe in a handler.
+ *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -58,19 +99,23 @@
  */
 #include "postgres.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
+#include <zookeeper/zookeeper.jute.h>
 
 #include "core/lock/znode.h"
 #include "core/mutation.h"
+#include "port/atomics.h"
 #include "shared/clock.h"
 #include "shared/compat.h"
 #include "shared/settings.h"
+#include "storage/ipc.h"
 #include "worker/zookeeper/client_private.h"
-#include "worker/zookeeper/fault_private.h"
-#include "worker/zookeeper/security.h"
 
 /*
  * How long a handshake may take: the larger of a fixed time and a part of a
@@ -81,6 +126,9 @@
 
 /* More than a sequence number can add to a path. */
 #define SEQUENCE_SIZE		32
+
+/* How long the process may take to end after a fault. */
+#define FAULT_SECONDS			10
 
 /* More than the size of a handle of the library. */
 #define NO_HANDLE_SIZE			(64 * 1024)
@@ -97,7 +145,13 @@ typedef struct Opening
 
 Client		client;
 
-static int	wake_fd = -1;
+static int	wake_fd = -1;			/* the main loop waits on it */
+static pthread_t main_thread;
+static timer_t deadline;		/* finally sends SIGQUIT */
+static volatile sig_atomic_t in_library = false;	/* main thread in the
+													 * library, where it may
+													 * exit */
+static volatile sig_atomic_t library_died = 0;	/* by this signal */
 static Opening opening;
 static const struct ACL_vector *node_acl;	/* of created nodes */
 static int64 handshake_since_ms;	/* as of zk_now_ms(); 0: not in one */
@@ -180,30 +234,120 @@ wake_main(void)
 }
 
 /*
- * Append "count" events, chained from the first to the last, to the queue.  The
- * main thread calls this, too, if the library rejects the operations that the
- * events are to answer.
+ * Has the library really parsed this?  Then it is a heap block with a
+ * plausible size.  Otherwise it is what was on the stack: any pointer, or
+ * none.  Reading it may fault, which fault_handler() handles; freeing it would
+ * corrupt the heap.
  */
-static void
-post_events(ClientEvent *first, ClientEvent *last, int count)
+static bool
+is_parsed(void *block, Size size)
 {
-	bool		wakes = true;
-	static unsigned answers = 0;
+	if (block == NULL || (uintptr_t) block % MAXIMUM_ALIGNOF != 0)
+		return false;
+	return malloc_usable_size(block) >= size &&
+		malloc_usable_size(block) < size + size / 8 + 64;
+}
 
-	pthread_mutex_lock(&event_lock);
-	last->next = NULL;
-	*queue_end = first;
-	queue_end = &last->next;
-	if (first->kind == CLIENT_EVENT_ANSWER)
+static bool
+is_parsed_path(char *path)
+{
+	return path != NULL && path[0] == '/' && is_parsed(path, strlen(path) + 1);
+}
+
+/*
+ * Replace the library's own functions; see the header.  The library calls them
+ * through the dynamic linker, which finds ours first.  What is not freed here
+ * is lost until the worker ends.
+ */
+extern PGDLLEXPORT void deallocate_GetDataResponse(struct GetDataResponse *v);
+extern PGDLLEXPORT void deallocate_Create2Response(struct Create2Response *v);
+extern PGDLLEXPORT void deallocate_WatcherEvent(struct WatcherEvent *v);
+
+void
+deallocate_GetDataResponse(struct GetDataResponse *v)
+{
+	/* the stat comes last, and has the length of the data */
+	if (v->data.len >= 0 && v->data.len == v->stat.dataLength &&
+		v->stat.pzxid >= v->stat.czxid && is_parsed(v->data.buff, v->data.len))
+		free(v->data.buff);
+	memset(v, 0, sizeof(*v));
+}
+
+void
+deallocate_Create2Response(struct Create2Response *v)
+{
+	if (is_parsed_path(v->path))
+		free(v->path);
+	memset(v, 0, sizeof(*v));
+}
+
+void
+deallocate_WatcherEvent(struct WatcherEvent *v)
+{
+	if (is_parsed_path(v->path))
+		free(v->path);
+	memset(v, 0, sizeof(*v));
+}
+
+/* From now on the process must end within that time. */
+static void
+start_deadline(void)
+{
+	static const struct itimerspec time = {.it_value.tv_sec = FAULT_SECONDS};
+
+	timer_settime(deadline, 0, &time, NULL);
+}
+
+/* In the main thread: die as usual, unless it is in the library. */
+static void
+fault_in_main(int signo)
+{
+	if (in_library)
 	{
-		answers_left -= count;
-		wakes = answers_left <= 0 || ((Operation *) first)->wakes;
-		if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
-			wakes = false;
+		in_library = false;
+		library_died = signo;
+		start_deadline();
+		proc_exit(1);
 	}
-	pthread_mutex_unlock(&event_lock);
-	if (wakes)
-		wake_main();
+	if (signo == SIGABRT && library_died)
+		return;					/* of a parked thread, too late; or of abort(),
+								 * which continues */
+	pqsignal(signo, PG_SIG_DFL);
+	raise(signo);				/* delivered when we return */
+}
+
+/* In a thread of the library: park it. */
+static void
+fault_in_library(int signo)
+{
+	start_deadline();
+	library_died = signo;
+	pg_memory_barrier();
+	if (in_library)
+		pthread_kill(main_thread, SIGABRT); /* it may be waiting for this
+											 * thread */
+	wake_main();
+	for (;;)
+		pause();
+}
+
+/* Handler of SIGABRT and of the signals of faults. */
+static void
+fault_handler(SIGNAL_ARGS)
+{
+	if (pthread_equal(pthread_self(), main_thread))
+		fault_in_main(postgres_signal_arg);
+	else
+		fault_in_library(postgres_signal_arg);
+}
+
+/* Append an event to the queue; event_lock is held. */
+static void
+append(ClientEvent *event)
+{
+	event->next = NULL;
+	*queue_end = event;
+	queue_end = &event->next;
 }
 
 /* Post an event that answers no operation. */
@@ -217,30 +361,52 @@ post_notice(ClientEventKind kind, int code, const char *string)
 		free(event);
 		event = NULL;
 	}
+	pthread_mutex_lock(&event_lock);
 	if (event)
 	{
 		event->kind = kind;
 		event->code = code;
-		post_events(event, event, 1);
+		append(event);
 	}
 	else
-	{
-		pthread_mutex_lock(&event_lock);
 		event_dropped = true;
-		pthread_mutex_unlock(&event_lock);
-		wake_main();
-	}
+	pthread_mutex_unlock(&event_lock);
+	wake_main();
 }
 
 /*
- * Queue the answer to an operation; "code" is one of ZOO_ERRORS.  The main
- * thread calls this, too, if the library rejects the operation.
+ * Post the answers to operations, those of a multi at once; NULL is none.  The
+ * main thread calls this, too, if the library rejects the operations.
  */
+static void
+post_answers(Operation *const *ops, int count)
+{
+	bool		wakes = false;
+	static unsigned answers = 0;
+
+	pthread_mutex_lock(&event_lock);
+	for (int i = 0; i < count; i++)
+	{
+		if (ops[i] == NULL)
+			continue;
+		append(&ops[i]->event);
+		wakes |= --answers_left <= 0 || ops[i]->wakes;
+	}
+
+	/* from here on the main thread may free the operations, and their multi */
+	pthread_mutex_unlock(&event_lock);
+	if (ZK_MUTATED(ZK_ANSWER_WAKES_NOBODY) && ++answers % 50 == 0)
+		return;
+	if (wakes)
+		wake_main();
+}
+
+/* Post the answer to an operation; "code" is one of ZOO_ERRORS. */
 static void
 post_answer(Operation *op, int code)
 {
 	op->answer.error = code;
-	post_events(&op->event, &op->event, 1);
+	post_answers(&op, 1);
 }
 
 /*
@@ -483,34 +649,6 @@ is_part(const Multi *multi, int one, int that)
 }
 
 /*
- * Queue all answers of a multi at once.  The main thread, which also calls
- * this if the library rejects a multi, may free the multi as soon as it has
- * the last answer.
- */
-static void
-post_multi(const Multi *multi)
-{
-	ClientEvent *first = NULL;
-	ClientEvent *last = NULL;
-	int			count = 0;
-
-	for (int i = 0; i < multi->count; i++)
-	{
-		ClientEvent *event = multi->ops[i] ? &multi->ops[i]->event : NULL;
-
-		if (event == NULL)
-			continue;
-		if (last == NULL)
-			first = event;
-		else
-			last->next = event;
-		last = event;
-		count++;
-	}
-	post_events(first, last, count);
-}
-
-/*
  * A multi can fail in two ways.  If one of its operations fails, that one has
  * its error, those before it have none, and those after it have
  * ZRUNTIMEINCONSISTENCY, since the server did not try them.  If the request
@@ -553,7 +691,7 @@ callback_multi(int rc, const void *data)
 		else if (code == ZOK && op->request.kind == REQUEST_SET)
 			set_stat(op, &op->stat);
 	}
-	post_multi(multi);
+	post_answers(multi->ops, multi->count);
 }
 
 static void
@@ -586,7 +724,7 @@ watch_fired(zhandle_t *zh pg_attribute_unused(), int type,
 }
 
 /*
- * Replaces the library's own function, as those of fault.c do; see
+ * Replaces the library's own function, as deallocate_*() do; see
  * check_stand_ins().
  *
  * The library asks this for each operation of a multi.  From the first "yes"
@@ -687,11 +825,101 @@ report_out_of_memory(void)
 			 errmsg("out of memory in the ZooKeeper client")));
 }
 
+/*
+ * Check that no thread of the library has been parked, after which the library
+ * must not be called.  Errors: FATAL if one has been.
+ */
+static void
+check_fault(void)
+{
+	if (!library_died)
+		return;
+	in_library = false;
+	ereport(FATAL,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 library_died == SIGABRT ?
+			 errmsg("the ZooKeeper client library failed an assertion") :
+			 errmsg("the ZooKeeper client library crashed"),
+			 errdetail("The next zklock worker will continue the session."),
+			 errhint("Check that all of \"zklock.servers\" are ZooKeeper servers.")));
+}
+
+/*
+ * The last exit callback.  exit() would run the handlers of the library and
+ * libc, which may wait for a parked thread.
+ */
+static void
+leave_at_once(int code, Datum arg pg_attribute_unused())
+{
+	if (library_died)
+		_exit(code);
+}
+
+/* The exit callbacks change shared memory, wherever the process has exited. */
+static void
+leave_library(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
+{
+	in_library = false;
+}
+
+/*
+ * client_enter_library, client_leave_library
+ *		Enclose a call of the library that starts threads, waits for them or
+ *		for their locks, or must not be interrupted.
+ *
+ * In between the process may exit at any point: no lock of PostgreSQL may be
+ * held, and no shared memory changed.  "saved" keeps the blocked signals.
+ * Errors: FATAL if a thread of the library has been parked.
+ */
+void
+client_enter_library(sigset_t *saved)
+{
+	sigset_t	block;
+
+	sigfillset(&block);
+	sigdelset(&block, SIGQUIT);
+	sigdelset(&block, SIGABRT); /* some libc's abort() does not unblock it */
+	sigdelset(&block, SIGSEGV);
+	sigdelset(&block, SIGBUS);
+	pthread_sigmask(SIG_SETMASK, &block, saved);
+	in_library = true;
+	pg_memory_barrier();		/* each thread sees what the other has set */
+	check_fault();
+}
+
+void
+client_leave_library(const sigset_t *saved)
+{
+	in_library = false;
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+/* Prepare for faults before the first call of the library. */
+static void
+init_faults(void)
+{
+	struct sigevent event;
+
+	memset(&event, 0, sizeof(event));
+	event.sigev_notify = SIGEV_SIGNAL;
+	event.sigev_signo = SIGQUIT;
+	if (timer_create(CLOCK_MONOTONIC, &event, &deadline) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not create timer: %m")));
+	main_thread = pthread_self();
+	pqsignal(SIGABRT, fault_handler);
+	pqsignal(SIGSEGV, fault_handler);
+	pqsignal(SIGBUS, fault_handler);
+	before_shmem_exit(leave_library, (Datum) 0);
+	on_proc_exit(leave_at_once, (Datum) 0);
+}
+
 /* Check that the library is alive and that no events were lost. */
 static void
 check_library(void)
 {
-	fault_check();
+	check_fault();
 	if (left_open)
 		ereport(FATAL,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -702,8 +930,7 @@ check_library(void)
 }
 
 /*
- * Does the library call our functions, of this file and of fault.c, in place
- * of its own?  It does not if it was linked before zklock was loaded.
+ * Does the library call our functions in place of its own?  It does not if it was linked before zklock was loaded.
  * zookeeper_process() first asks whether its handle is unrecoverable; for a
  * handle with all bits set, the library answers that it is.
  */
@@ -739,7 +966,7 @@ client_init(void)
 		ereport(ERROR,
 				(errcode_for_socket_access(),
 				 errmsg("could not create eventfd: %m")));
-	fault_init(wake_fd);
+	init_faults();
 	check_stand_ins();
 
 	/* lower levels warn of every late wake-up on a loaded machine */
@@ -747,7 +974,7 @@ client_init(void)
 	return wake_fd;
 }
 
-/* Errors: FATAL if there can be no thread, or as for fault_enter_library(). */
+/* Errors: FATAL if there can be no thread, or as for client_enter_library(). */
 static void
 start_thread(void *(*function) (void *))
 {
@@ -755,11 +982,11 @@ start_thread(void *(*function) (void *))
 	sigset_t	saved;
 	int			rc;
 
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	rc = pthread_create(&thread, NULL, function, NULL);
 	if (rc == 0)
 		pthread_detach(thread);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 	errno = rc;
 	if (rc != 0)
 		ereport(FATAL,
@@ -770,17 +997,17 @@ start_thread(void *(*function) (void *))
 /*
  * client_open
  *		Begin to make a handle that connects to the session "key", or to a
- *		new one if its ID is 0.
+ *		new one if its ID is 0; with the files for TLS, or the parameters for
+ *		SASL, if not NULL.
  *
  * With zklock.acl = creator our znodes are accessible with our credentials
  * only, otherwise to everybody.  If the library cannot make a handle, there is
  * a CLIENT_EVENT_CLOSED.  Errors: 53200; as for start_thread().
  */
 void
-client_open(const char *servers, const SessionKey *key)
+client_open(const char *servers, const SessionKey *key, const char *tls,
+			const struct SaslParams *sasl)
 {
-	const char *tls = tls_files();
-
 	Assert(client.state == CLIENT_CLOSED);
 	free(opening.servers);
 	free(opening.tls);
@@ -789,7 +1016,7 @@ client_open(const char *servers, const SessionKey *key)
 		(tls != NULL && (opening.tls = strdup(tls)) == NULL))
 		report_out_of_memory();
 	opening.timeout_ms = zklock_session_timeout;
-	opening.sasl = sasl_params();
+	opening.sasl = sasl;
 	opening.id.client_id = key->client_id;
 	memcpy(opening.id.passwd, key->passwd, sizeof(opening.id.passwd));
 
@@ -1175,7 +1402,7 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 			ops[i]->answer.error = is_batch ? CLIENT_BATCH_FAILED : rc;
 			ops[i]->failed = -1;
 		}
-		post_multi(multi);
+		post_answers(multi->ops, multi->count);
 	}
 	pfree(zops);
 }

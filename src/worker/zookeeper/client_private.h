@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * client_private.h
- *		libzookeeper_mt: its threads, and the queue of events.
+ *		libzookeeper_mt: its threads, their faults, and the queue of events.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_CLIENT_PRIVATE_H
 #define ZKLOCK_CLIENT_PRIVATE_H
 
+#include <signal.h>
 #include <zookeeper/zookeeper.h>
 
 #include "core/request.h"
@@ -66,6 +67,8 @@ typedef struct Client
 	zhandle_t  *handle;			/* NULL unless open */
 	bool		connected;		/* as far as the main thread knows */
 } Client;
+
+struct SaslParams;
 
 extern Client client;
 
@@ -133,7 +136,10 @@ operation_parts(const Operation *op)
 }
 
 extern int	client_init(void);
-extern void client_open(const char *servers, const SessionKey *key);
+extern void client_enter_library(sigset_t *saved);
+extern void client_leave_library(const sigset_t *saved);
+extern void client_open(const char *servers, const SessionKey *key,
+						const char *tls, const struct SaslParams *sasl);
 extern bool client_hangs(void);
 extern void client_close(void);
 extern void client_await_closed(int64 until_ms);

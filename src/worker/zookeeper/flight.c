@@ -95,7 +95,6 @@
 #include "shared/clock.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
 
 /*
@@ -460,7 +459,7 @@ drop_brief_watches(void)
 	HASH_SEQ_STATUS scan;
 	sigset_t	saved;
 
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	hash_seq_init(&scan, watches);
 	while ((watch = hash_seq_search(&scan)) != NULL)
 	{
@@ -479,7 +478,7 @@ drop_brief_watches(void)
 		remove_from_library(watch);
 		drop_watch(watch);
 	}
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 }
 
 /*
@@ -498,11 +497,11 @@ bound_watches(void)
 
 	if (flight.watch_bytes <= WATCH_BYTES)
 		return;
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	hash_seq_init(&scan, watches);
 	while ((watch = hash_seq_search(&scan)) != NULL)
 		remove_from_library(watch);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 	fired_deleted = false;
 	fire_all_watches();
 }
@@ -1077,9 +1076,9 @@ flight_send_alone(uint32_t owner, const Request *request)
 		flight.sent_ms = zk_now_ms();
 		batch_failed = false;
 	}
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	send_first(&list);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 	return op;
 }
 
@@ -1102,12 +1101,12 @@ flight_send(int64 now_ms)
 	batch_failed = false;
 	plan_flight(&plan);
 	client_expect_answers(plan.nsent);
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	send_all(&plan.ahead);
 	send_writes(&plan.writes);
 	send_groups(&plan.groups);
 	send_all(&plan.behind);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 }
 
 /*

@@ -53,7 +53,7 @@
 
 #include "shared/settings.h"
 #include "storage/fd.h"
-#include "worker/zookeeper/fault_private.h"
+#include "worker/zookeeper/client_private.h"
 #include "worker/zookeeper/security.h"
 
 /* The longest file. */
@@ -158,22 +158,21 @@ find_file_problem(const char *path, const char *secret, const char *mark)
 static char *
 find_tls_problem(void)
 {
-	char	   *problem;
+	char	   *problem = find_file_problem(zklock_tls_ca, NULL,
+											"BEGIN CERTIFICATE");
 
-	problem = find_file_problem(zklock_tls_ca, NULL, "BEGIN CERTIFICATE");
 	if (problem == NULL)
 		problem = find_file_problem(zklock_tls_cert, NULL,
 									"BEGIN CERTIFICATE");
 	if (problem == NULL)
 		problem = find_file_problem(zklock_tls_key, "private key",
 									"PRIVATE KEY");
-	if (problem == NULL)
-	{
-		setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
-		setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a file, so no directory
-													 * of authorities */
-	}
-	return problem;
+	if (problem != NULL)
+		return problem;
+	setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
+	setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a file, so no directory of
+												 * authorities */
+	return NULL;
 }
 
 /*
@@ -189,9 +188,9 @@ find_library_problem(void)
 
 	if (initialized)
 		return NULL;
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	rc = sasl_client_init(NULL);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 	initialized = rc == 0;
 	return initialized ? NULL :
 		psprintf("could not initialize Cyrus SASL: error %d", rc);
@@ -254,11 +253,11 @@ sasl_params(void)
 	if (params.callbacks != NULL)
 		return &params;
 
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	params.callbacks =
 		zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
 									  zklock_sasl_password_file);
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 
 	if (params.callbacks == NULL)
 		ereport(ERROR,

@@ -86,8 +86,8 @@
 #include "shared/settings.h"
 #include "shared/test_build.h"
 #include "utils/hsearch.h"
-#include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/flight_private.h"
+#include "worker/zookeeper/security.h"
 #include "worker/zookeeper/session.h"
 
 /*
@@ -648,12 +648,12 @@ begin_connection(void)
 	zhandle_t  *handle = client.handle;
 	sigset_t	saved;
 
-	fault_enter_library(&saved);
+	client_enter_library(&saved);
 	while (session.next_auth[0] != '\0' &&
 		   zoo_add_auth(handle, "digest", session.next_auth,
 						strlen(session.next_auth), NULL, NULL) == ZOK)
 		session.next_auth += strlen(session.next_auth) + 1;
-	fault_leave_library(&saved);
+	client_leave_library(&saved);
 	client.connected = true;
 	session.checked = false;
 	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
@@ -1106,7 +1106,8 @@ session_open(const SessionKey *other)
 	if (resumes && info->probed)
 		features.next = PROBE_NONE;
 	client_open(psprintf("%s%s", servers_for_library(zklock_servers),
-						 info->chroot), other ? other : &key);
+						 info->chroot), other ? other : &key, tls_files(),
+				sasl_params());
 }
 
 /* Is the session to end, so that no contender is begun? */

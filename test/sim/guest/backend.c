@@ -25,10 +25,14 @@
 #include "miscadmin.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
+#include "shared/deadlocks.h"
 #include "shared/procs_private.h"
+#include "shared/reads.h"
+#include "shared/session_info.h"
 #include "shared/settings.h"
-#include "shared/shmem.h"
+#include "shared/slots.h"
 #include "shared/slots_private.h"
+#include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
@@ -75,8 +79,18 @@ begin_process(bool worker)
 	test_settings_define();
 	instance_check_settings(sim_instance());
 	commit_init();
-	shmem_request();
-	shmem_startup();
+	session_info_request_shmem();
+	slots_request_shmem();
+	claims_request_shmem();
+	reads_request_shmem();
+	stats_request_shmem();
+	deadlocks_request_shmem();
+	session_info_startup_shmem();
+	slots_startup_shmem();
+	claims_startup_shmem();
+	reads_startup_shmem();
+	stats_startup_shmem();
+	deadlocks_startup_shmem();
 }
 
 static void

@@ -18,16 +18,15 @@
  */
 #include "guest.h"
 
-#include "backend/ahead.h"
 #include "interrupts.h"
 #include "miscadmin.h"
+#include "shared/lockmgr.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
-#include "worker/queues.h"
 
 #define MAX_PROCS	64
 #define MAX_LOCKS	512
@@ -740,7 +739,7 @@ lockmgr_release_all(bool session_too)
 	}
 }
 
-/* As src/backend/ahead.c does. */
+/* As src/shared/lockmgr.c does. */
 void
 ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 {
@@ -752,7 +751,7 @@ ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 		*own &= LOCKBIT_OFF(mode);
 }
 
-/* As src/worker/queues.c does. */
+/* As src/shared/lockmgr.c does. */
 Queue *
 queues_read(int *nqueues)
 {

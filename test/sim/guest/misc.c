@@ -19,7 +19,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "backend/reads.h"
-#include "backend/values.h"
 #include "commands/async.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
@@ -42,7 +41,6 @@
 #include "storage/pmsignal.h"
 #include "utils/tuplestore.h"
 #include "worker/contender.h"
-#include "worker/zookeeper/fault_private.h"
 #include "worker/zookeeper/session_file.h"
 
 /*
@@ -427,50 +425,12 @@ read_instance(const char *id, int timeout_ms, StringInfo instance)
 	return false;
 }
 
-Datum
-interval_of_us(int64 us)
-{
-	(void) us;
-	SIM_LACKS();
-}
-
-void
-check_row_columns(TupleDesc tupdesc, int columns)
-{
-	(void) tupdesc;
-	(void) columns;
-	SIM_LACKS();
-}
-
 /* As the library's: it asks for the state of its handle first. */
 int
 zookeeper_process(zhandle_t *zh, int events)
 {
 	(void) events;
 	return is_unrecoverable(zh) ? ZINVALIDSTATE : ZOK;
-}
-
-void
-fault_init(int fd)
-{
-	(void) fd;
-}
-
-void
-fault_check(void)
-{
-}
-
-void
-fault_enter_library(sigset_t *saved)
-{
-	(void) saved;
-}
-
-void
-fault_leave_library(const sigset_t *saved)
-{
-	(void) saved;
 }
 
 /* The session file: always whole, and never of another data directory. */

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
- * queues.h
- *		The queues of PostgreSQL's lock manager, at one moment.
+ * lockmgr.h
+ *		What PostgreSQL's lock manager has no function for.
  *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
- *		src/worker/queues.h
+ *		src/shared/lockmgr.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_QUEUES_H
-#define ZKLOCK_QUEUES_H
+#ifndef ZKLOCK_LOCKMGR_H
+#define ZKLOCK_LOCKMGR_H
 
 #include "datatype/timestamp.h"
 #include "storage/lock.h"
@@ -41,6 +41,10 @@ typedef struct Queue
 	QueueHolder *holders;
 } Queue;
 
+/* the worker */
 extern Queue *queues_read(int *nqueues);
 
-#endif							/* ZKLOCK_QUEUES_H */
+/* backends */
+extern void ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead);
+
+#endif							/* ZKLOCK_LOCKMGR_H */

@@ -1,4 +1,6 @@
 -- Taking locks: for how long, how often, and for how long to wait.
+-- PostgreSQL 19 adds a line with the hash of the name; t/075 has the contexts of waits
+\set SHOW_CONTEXT never
 
 -- another session of this server
 CREATE EXTENSION dblink;

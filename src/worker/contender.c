@@ -1225,12 +1225,8 @@ resume(Contender *contender, ZkSlotState state, const ZkContender *known,
 	}
 	recipe->retain = known->retain_ms > 0;
 	recipe->asks_retained = true;
-	if (known->requeued)
-		recipe_resume_requeued(recipe, known->uuid, known->kind,
-							   how == RECIPE_RESUME_WANTED, known->sequence,
-							   out);
-	else
-		recipe_resume(recipe, known->uuid, known->kind, how, sequence, out);
+	recipe->requeued = known->requeued;
+	recipe_resume(recipe, known->uuid, known->kind, how, sequence, out);
 }
 
 /* Continue a contender of the previous worker, as its slot describes it. */

@@ -2491,8 +2491,10 @@ test_resume_requeued(void **state)
 		RecipeOutput out;
 
 		memset(&recipe, 0, sizeof(recipe));
-		recipe_resume_requeued(&recipe, our_uuid, ZNODE_MUTEX,
-							   cases[i].wanted, our_sequence, &out);
+		recipe.requeued = true;
+		recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, cases[i].wanted ?
+					  RECIPE_RESUME_WANTED : RECIPE_RESUME_RELEASING,
+					  &our_sequence, &out);
 		assert_string_equal(describe_ops(&out), "search");
 		assert_int_equal(out.report, 0);
 		in.serial = recipe.serial;

@@ -1284,14 +1284,16 @@ queue_behind(ZkSlot *slot, RecipeEvent event)
 	Contender  *contender = find(slot);
 	ZkContender writer;
 	ZkKey		key;
-	bool		has_writer;
+	Recipe	   *recipe;
 
 	if (contender == NULL)
 		return;
-	has_writer = contender->recipe->kind == ZNODE_READER &&
+	recipe = contender->recipe;
+	recipe->has_sibling = recipe->kind == ZNODE_READER &&
 		key_in_other_mode(slot_key(slot), &key) &&
 		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid;
-	recipe_set_sibling(contender->recipe, has_writer ? writer.uuid : NULL);
+	if (recipe->has_sibling)
+		memcpy(recipe->sibling, writer.uuid, ZNODE_UUID_BYTES);
 	step(contender, event, NULL);
 }
 

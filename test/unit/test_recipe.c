@@ -2544,6 +2544,15 @@ test_requeue_conditions(void **state)
 	recipe_free(&recipe);
 }
 
+/* Its instance has this contender in the other mode; NULL: none. */
+static void
+set_sibling(Recipe *recipe, const uint8_t *uuid)
+{
+	recipe->has_sibling = uuid != NULL;
+	if (uuid != NULL)
+		memcpy(recipe->sibling, uuid, ZNODE_UUID_BYTES);
+}
+
 /* A reader checks for writers: only an exclusive contender matters. */
 static void
 test_check_writers(void **state)
@@ -2623,7 +2632,7 @@ test_check_ignores_sibling(void **state)
 	give_children(&recipe, children, 1, &out);
 	for (int known = 0; known < 2; known++)
 	{
-		recipe_set_sibling(&recipe, known ? sibling : NULL);
+		set_sibling(&recipe, known ? sibling : NULL);
 		recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		assert_string_equal(describe_ops(&out), "children");
@@ -2634,7 +2643,7 @@ test_check_ignores_sibling(void **state)
 		give_children(&recipe, children, 3, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	}
-	recipe_set_sibling(&recipe, NULL);
+	set_sibling(&recipe, NULL);
 	recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 	give_children(&recipe, children, 2, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
@@ -2952,7 +2961,7 @@ test_watch_queue_ignores_sibling(void **state)
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
-		recipe_set_sibling(&recipe, sibling);
+		set_sibling(&recipe, sibling);
 		recipe.retain = shared;
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
@@ -2967,13 +2976,13 @@ test_watch_queue_ignores_sibling(void **state)
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		recipe.retain = true;
-		recipe_set_sibling(&recipe, NULL);
+		set_sibling(&recipe, NULL);
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		/* nor does the next contender know of one */
-		recipe_set_sibling(&recipe, sibling);
+		set_sibling(&recipe, sibling);
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give(&recipe, IN_EXPIRED, &out);
 		recipe_want(&recipe, our_uuid, recipe.kind, true,
@@ -3003,7 +3012,7 @@ test_watch_queue_behind_sibling(void **state)
 	(void) state;
 	bring_to_reading(&recipe, true, our_sequence);
 	give_children(&recipe, ahead, 1, &out);
-	recipe_set_sibling(&recipe, sibling);
+	set_sibling(&recipe, sibling);
 	recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 	give_children(&recipe, ahead, 3, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);

@@ -100,8 +100,9 @@
  *
  * The states and events.  A state ignores events that are not listed for it;
  * answers to reads and watches count only with the latest serial number.  A
- * create or requeue that is ok, but under no name that it can have, counts as
- * unknown.
+ * list, watch, stat, set or delete that is unknown is sent again, but for a
+ * look and the list of who has come.  A create or requeue that is ok, but under
+ * no name that it can have, counts as unknown.
  *
  *	NONE		want -> ENTERING: create, children
  *				want, likely to own the lock unread -> ENTERING: create
@@ -120,14 +121,12 @@
  *				  REQUEUEING: requeue
  *				children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
- *				children unknown -> SEARCHING: search
  *				children refused -> NONE: failed, and perhaps left behind
  *				release -> ABANDONING
  *	ABANDONING	children ok, our node, or that before a requeue, among them ->
  *				  LEAVING: delete
  *				children ok, without it; no node -> NONE: gone
  *				children refused -> NONE: perhaps left behind
- *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
  *				  answer to the create had the token -> OWNER: token
  *				children ok, somebody does -> WATCHING: watch the last of them;
@@ -138,13 +137,12 @@
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
  *				  failed, mixed
- *				children unknown -> READING: children
  *				children refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
  *				  excluded us -> OWNER: stat, and token if the answer to the
  *				  create had it; else -> READING: children
- *				watch used up otherwise; watch unknown -> WATCHING: watch
+ *				watch used up otherwise -> WATCHING: watch
  *				look -> WATCHING: stat the predecessor
  *				that stat no node -> as predecessor deleted
  *				that stat ok, and the predecessor is an orphan of our session
@@ -161,34 +159,29 @@
  *				list ok, as many, or more -> WATCHING
  *				list ok, without our node; no node -> ENTERING: unwatch, and as
  *				  new
- *				list unknown -> WATCHING: list
  *				list refused -> LEAVING: unwatch, delete; failed
  *				read again -> READING: unwatch, children
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
- *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER; no token, if it is not known
  *				retry, after that -> OWNER: stat
  *				check for writers -> OWNER: children
  *				children ok -> OWNER: no writer, or a writer is behind us
  *				children no node, refused -> OWNER: no writer
- *				children unknown -> OWNER: children
- *				watch the queue; the watch of the list used up; list unknown;
- *				  look, if the queue is watched -> OWNER: list the children
- *				  and watch them
+ *				watch the queue; the watch of the list used up; look, if the
+ *				  queue is watched -> OWNER: list the children and watch them
  *				the watch of the list used up, if we were alone, are exclusive,
  *				  and our note says retain=yes -> OWNER: contended; children,
  *				  to see whether another kind of client has come
  *				list ok -> OWNER: alone, or, and then the list ends, contended
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
- *				watch for a revocation, once; that watch used up or unknown ->
- *				  OWNER: watch our own node
+ *				watch for a revocation, once; that watch used up -> OWNER:
+ *				  watch our own node
  *				that watch ok, with the data of a revocation -> OWNER: set our
  *				  note; revoked
  *				that watch no node; own node deleted -> OWNER: stat
- *				set unknown -> OWNER: set
  *				requeue, if we are exclusive -> REQUEUEING: requeue
  *				release -> LEAVING: delete
  *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
@@ -198,15 +191,13 @@
  *				requeue refused -> LEAVING: delete (the previous node); failed
  *				release -> CANCELING
  *	LEAVING		delete ok, no node -> NONE: gone
- *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
  *	LATE		delete ok, no node -> LATE, deleted
- *				delete unknown -> LATE: delete, rmdir
  *				delete refused -> LEAVING: failed, left behind
  *				rmdir ok -> ENTERING: as new; renewed
  *				rmdir no node -> ENTERING: as new
- *				rmdir unknown -> LATE: delete, rmdir
+ *				either unknown -> LATE: delete, rmdir
  *				rmdir refused, not empty -> LATE, aside: queued, and the first
  *				  time late; or, if our number has no order -> NONE: failed,
  *				  ended
@@ -438,12 +429,9 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	forget(&recipe->predecessor);
 	forget(&recipe->writer);
 	recipe->blockers = 0;
-	recipe->writer_check = 0;
-	recipe->revocation_watch = 0;
-	recipe->queue_watch = 0;
-	recipe->comers_list = 0;
-	recipe->rewritten = false;
-	recipe->token_refused = false;
+	recipe->writer_check = recipe->revocation_watch = 0;
+	recipe->queue_watch = recipe->comers_list = 0;
+	recipe->rewritten = recipe->token_refused = false;
 	recipe->state = RECIPE_OWNER;
 	out->report |= RECIPE_REPORT_GRANTED;
 	if (recipe->token != 0)
@@ -812,10 +800,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 			else
 				recipe->state = RECIPE_LEAVING; /* the delete is out */
 			break;
-		case RECIPE_NONE:
-		case RECIPE_CANCELING:
-		case RECIPE_ABANDONING:
-		case RECIPE_LEAVING:
+		default:
 			break;
 	}
 }
@@ -928,7 +913,7 @@ on_search_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 
 	recipe->dir_known |= listed;
 	if (answer->result == REQUEST_REFUSED)
-		report_left(recipe, out, answer->error);	/* it cannot be found out */
+		report_left(recipe, out, answer->error);	/* nobody knows */
 
 	if (recipe->state == RECIPE_ABANDONING)
 		on_unwanted(recipe, answer->result, found, out);
@@ -958,7 +943,7 @@ on_requeue_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
-	/* without the previous node none has been created; if refused, it exists */
+	/* without the previous node none is created; if refused, it exists */
 	result = accept_created(recipe, answer, out);
 	if (!wanted)
 		on_unwanted(recipe, result, result != REQUEST_NO_NODE, out);
@@ -1147,7 +1132,7 @@ on_own_node_watched(Recipe *recipe, const RequestAnswer *answer,
 		send_op(out, REQUEST_SET, recipe->node, 0);
 	}
 
-	/* if it was refused, there is no revocation, and nothing else is affected */
+	/* if it was refused, there is no revocation, but all else works */
 }
 
 /* The directory that we have left has been deleted, or not. */
@@ -1157,30 +1142,24 @@ on_rmdir_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	if (recipe->state != RECIPE_LATE || answer->serial != recipe->serial)
 		return;
 
-	switch (answer->result)
+	if (answer->result == REQUEST_OK || answer->result == REQUEST_NO_NODE)
 	{
-		case REQUEST_OK:
+		if (answer->result == REQUEST_OK)
 			out->report |= RECIPE_REPORT_RENEWED;
-			/* FALLTHROUGH */
-		case REQUEST_NO_NODE:
-			recipe->dir_known = false;
-			enter(recipe, false, out);
-			break;
-		case REQUEST_UNKNOWN:
-			step_aside(recipe, out);
-			break;
-		case REQUEST_REFUSED:
-			if (!answer->not_empty)
-				fail(recipe, out, answer->error);
-			else if (znode_is_unordered(recipe->sequence))
-				end(recipe, out, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE);
-			else
-			{
-				out->report |= RECIPE_REPORT_QUEUED;
-				report_late(recipe, out);
-				recipe->aside = true;
-			}
-			break;
+		recipe->dir_known = false;
+		enter(recipe, false, out);
+	}
+	else if (answer->result == REQUEST_UNKNOWN)
+		step_aside(recipe, out);
+	else if (!answer->not_empty)
+		fail(recipe, out, answer->error);
+	else if (znode_is_unordered(recipe->sequence))
+		end(recipe, out, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE);
+	else
+	{
+		out->report |= RECIPE_REPORT_QUEUED;
+		report_late(recipe, out);
+		recipe->aside = true;
 	}
 }
 
@@ -1200,7 +1179,8 @@ on_children_done(Recipe *recipe, const RequestAnswer *answer,
 			 recipe->state == RECIPE_ABANDONING)
 		on_search_done(recipe, answer, out);
 	else if (recipe->state == RECIPE_READING ||
-			 (recipe->state == RECIPE_WATCHING && recipe->kind == ZNODE_PERMIT))
+			 (recipe->state == RECIPE_WATCHING &&
+			  recipe->kind == ZNODE_PERMIT))
 		on_place_read(recipe, answer, out);
 }
 
@@ -1346,27 +1326,23 @@ retry(Recipe *recipe, RecipeOutput *out)
 	}
 }
 
-/* Our node with a late number has been deleted, or not. */
+/* Our node has been deleted, or not: with a late number, or for good. */
 static void
-on_late_deleted(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+on_delete_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (answer->result == REQUEST_UNKNOWN)
-		step_aside(recipe, out);
-	else if (answer->result == REQUEST_REFUSED)
+	if (recipe->state == RECIPE_LATE && answer->result == REQUEST_REFUSED)
 	{
 		/* the answer to the directory's delete counts no more */
 		recipe->state = RECIPE_LEAVING;
 		out->report |= RECIPE_REPORT_FAILED;
 	}
-	else
-		recipe->deleted = true;
-}
-
-static void
-on_delete_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
 	if (recipe->state == RECIPE_LATE)
-		on_late_deleted(recipe, answer, out);
+	{
+		if (answer->result == REQUEST_UNKNOWN)
+			step_aside(recipe, out);
+		else
+			recipe->deleted = true;
+	}
 	if (recipe->state != RECIPE_LEAVING)
 		return;
 
@@ -1413,10 +1389,8 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->dir_known = dir_known;
 	recipe->parents_tried = false;
 	recipe->mkdir_error = 0;
-	recipe->has_sibling = false;
-	recipe->others = false;
 	recipe->comers_list = 0;
-	recipe->was_late = false;
+	recipe->has_sibling = recipe->others = recipe->was_late = false;
 	enter(recipe, unread, out);
 }
 
@@ -1468,23 +1442,6 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 			leave(recipe, out);
 			break;
 	}
-}
-
-/*
- * recipe_set_sibling
- *		An owner's instance has this contender in the other mode; NULL: none.
- *
- * To be called before RECIPE_CHECK_WRITERS and RECIPE_WATCH_QUEUE: it does not
- * count behind us.
- */
-void
-recipe_set_sibling(Recipe *recipe, const uint8_t *uuid)
-{
-	if (recipe->state != RECIPE_OWNER)
-		return;
-	recipe->has_sibling = uuid != NULL;
-	if (uuid)
-		memcpy(recipe->sibling, uuid, ZNODE_UUID_BYTES);
 }
 
 /* A request of ours has been answered, or its watch has fired. */

@@ -155,8 +155,11 @@ typedef struct Recipe
 								 * or 0 */
 	char	   *writer;			/* OWNER: the first one behind us that it has
 								 * found; malloc'd, or NULL */
-	bool		has_sibling;	/* OWNER: a writer of this instance is known */
-	uint8_t		sibling[ZNODE_UUID_BYTES];	/* and does not count behind us */
+	bool		has_sibling;	/* this instance has a contender in the other
+								 * mode, */
+	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which does not count behind us:
+											 * set before CHECK_WRITERS and
+											 * WATCH_QUEUE */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */
@@ -186,7 +189,6 @@ extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  ZnodeKind kind, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);
-extern void recipe_set_sibling(Recipe *recipe, const uint8_t *uuid);
 extern void recipe_step(Recipe *recipe, RecipeEvent event,
 						const RequestAnswer *answer, RecipeOutput *out);
 extern bool recipe_is_stuck(const Recipe *recipe);

@@ -233,7 +233,7 @@ inline own(c)
 	fi
 }
 
-/* evaluate() */
+/* settle() */
 inline evaluate(c)
 {
 	if
@@ -389,7 +389,7 @@ proctype Contender(byte c) ON_TRACE
 		i = 0
 	}
 
-	/* read_queue(), on_read_done() */
+	/* read_queue(), on_place_read() */
 	:: atomic { state[c] == READ ->
 		find_place(c);
 		printf("server: c%d reads the queue: %d ahead\n", c, ahead[c]);
@@ -468,7 +468,7 @@ proctype Contender(byte c) ON_TRACE
 		end_contender(c)
 	}
 
-	/* on_owner_event(), requeue() */
+	/* recipe_step(), requeue() */
 	:: atomic { state[c] == OWNER ->
 		see(RELEASES, c, NUMBER(node[c]));
 		printf("c%d releases the lock and wants it again: sends one multi\n", c);
@@ -543,7 +543,7 @@ proctype Contender(byte c) ON_TRACE
 			to(c, PAUSE)
 		fi
 	}
-	/* on_due(), a second later */
+	/* retry(), a second later */
 	:: atomic { state[c] == PAUSE && PAUSED ->
 		printf("c%d comes again\n", c);
 		to(c, CREATE)

@@ -174,17 +174,10 @@ struct Contender
 	bool		awaited;		/* a scan waits to learn if it is contended */
 };
 
-/* A UUID in use by a contender. */
-typedef struct ContenderUuid
-{
-	uint8		uuid[ZNODE_UUID_BYTES]; /* hash key, must be first */
-	Contender  *contender;
-} ContenderUuid;
-
 static struct
 {
 	HTAB	   *by_slot;		/* of Contenders */
-	HTAB	   *uuids;			/* of ContenderUuids */
+	HTAB	   *uuids;			/* those in use by contenders */
 	int64		bytes;			/* of nodes that contenders have, or may have,
 								 * as ZK_MAX_PATH_BYTES counts them; */
 	int64		leaving;		/* the part whose delete is under way; */
@@ -230,7 +223,7 @@ contenders_attach(void)
 	contenders.by_slot = create_table("zklock contenders", sizeof(ZkSlot *),
 									  sizeof(Contender));
 	contenders.uuids = create_table("zklock contender UUIDs",
-									ZNODE_UUID_BYTES, sizeof(ContenderUuid));
+									ZNODE_UUID_BYTES, ZNODE_UUID_BYTES);
 	contenders.checks = pairingheap_allocate(compare_checks, NULL);
 	dlist_init(&contenders.deferred);
 	dlist_init(&contenders.queued);
@@ -258,19 +251,17 @@ contenders_publish(void)
 	path_bytes_write(contenders.bytes + contenders.left, contenders_count());
 }
 
-/* All contenders, palloc'd, since a step changes the table. */
-static Contender **
-list_all(int *n)
+/* All contenders, since a step changes the table. */
+static List *
+list_all(void)
 {
 	HASH_SEQ_STATUS scan;
 	Contender  *contender;
-	Contender **list;
+	List	   *list = NIL;
 
-	list = palloc(sizeof(Contender *) * (contenders_count() + 1));
-	*n = 0;
 	hash_seq_init(&scan, contenders.by_slot);
 	while ((contender = hash_seq_search(&scan)) != NULL)
-		list[(*n)++] = contender;
+		list = lappend(list, contender);
 	return list;
 }
 
@@ -476,12 +467,9 @@ note_of(const Contender *contender)
 static void
 note_uuid(Contender *contender, const uint8 *uuid)
 {
-	ContenderUuid *by_uuid;
-
 	forget_uuid(contender);
 	memcpy(contender->uuid, uuid, ZNODE_UUID_BYTES);
-	by_uuid = hash_search(contenders.uuids, contender->uuid, HASH_ENTER, NULL);
-	by_uuid->contender = contender;
+	(void) hash_search(contenders.uuids, uuid, HASH_ENTER, NULL);
 	contender->has_uuid = true;
 	contender->owner_since_ms = 0;
 	contender->answer_due_ms = 0;
@@ -493,14 +481,16 @@ note_uuid(Contender *contender, const uint8 *uuid)
 
 /*
  * The path of the lock directory, or of a part of a semaphore's, as a state
- * machine calls it.
+ * machine calls it; valid until the next call.
  */
-static void
-place_path(const Contender *contender, const char *below,
-		   char path[PLACE_PATH_SIZE])
+static const char *
+place_path(const Contender *contender, const char *below)
 {
-	snprintf(path, PLACE_PATH_SIZE, "%s%s", contender->directory,
+	static char path[PLACE_PATH_SIZE];
+
+	snprintf(path, sizeof(path), "%s%s", contender->directory,
 			 below ? below : "");
+	return path;
 }
 
 /* Is it, or may it be, behind others with its node in its queue? */
@@ -658,20 +648,15 @@ static void
 update(Contender *contender)
 {
 	Permit	   *permit = contender->permit;
+	bool		taking = permit && permit->state == PERMIT_TAKING;
 	uint32		watch;
 
 	if (permit)
 		contender->recipe = permit->state == PERMIT_OWNER ?
 			&permit->place : &permit->lock;
-	watch = watch_of(contender->recipe);
-	if (permit && permit->state == PERMIT_TAKING)
-	{
-		watch = watch_of(&permit->place);
-		if (watch != 0)
-			watch = PERMIT_SERIAL(watch, PERMIT_PLACE);
-	}
-	else if (permit && watch != 0)
-		watch = PERMIT_SERIAL(watch, PERMIT_LOCK);
+	watch = watch_of(taking ? &permit->place : contender->recipe);
+	if (permit && watch != 0)
+		watch = PERMIT_SERIAL(watch, taking ? PERMIT_PLACE : PERMIT_LOCK);
 	count_bytes(contender);
 	if (watch != contender->watch_serial)
 		set_watch(contender, watch);
@@ -751,8 +736,6 @@ first_check(void)
 static void
 submit(Contender *contender, Request *request)
 {
-	char		path[PLACE_PATH_SIZE];
-
 	if (request->data == NULL && (request->kind == REQUEST_CREATE ||
 								  request->kind == REQUEST_REQUEUE ||
 								  request->kind == REQUEST_SET))
@@ -761,8 +744,7 @@ submit(Contender *contender, Request *request)
 	/* a semaphore's parent is a container, too; the answer is ignored */
 	if (request->kind == REQUEST_MKDIRS && request->path != NULL)
 		directory_make(contender->directory);
-	place_path(contender, request->path, path);
-	request->path = path;
+	request->path = place_path(contender, request->path);
 	session_submit(contender->owner, request);
 }
 
@@ -809,12 +791,11 @@ static void
 warn_of_left(Contender *contender, const RecipeOutput *out)
 {
 	const Permit *permit = contender->permit;
-	char		directory[PLACE_PATH_SIZE];
 
-	place_path(contender, out->path, directory);
 	ereport(WARNING,
 			(errmsg("could not delete contender \"%s/%s\": %s",
-					directory, out->left, session_error_text(out->error)),
+					place_path(contender, out->path), out->left,
+					session_error_text(out->error)),
 			 errdetail("If it exists, it blocks the lock until the session ends.")));
 	if (recipe_is_stuck(contender->recipe) ||
 		(permit && recipe_is_stuck(&permit->place)))
@@ -943,9 +924,8 @@ note_queue(Contender *contender, unsigned report)
 static void
 warn_of_stranger(const Contender *contender, const RecipeOutput *out)
 {
-	char		directory[PLACE_PATH_SIZE];
+	const char *directory = place_path(contender, out->path);
 
-	place_path(contender, out->path, directory);
 	if (out->report & RECIPE_REPORT_STRANGER)
 		directory_warn(directory, out->stranger, false);
 	if (out->report & RECIPE_REPORT_PERSISTENT)
@@ -1222,12 +1202,8 @@ resume(Contender *contender, ZkSlotState state, const ZkContender *known,
 	}
 	recipe->retain = known->retain_ms > 0;
 	recipe->asks_retained = true;
-	if (known->requeued)
-		recipe_resume_requeued(recipe, known->uuid, known->kind,
-							   how == RECIPE_RESUME_WANTED, known->sequence,
-							   out);
-	else
-		recipe_resume(recipe, known->uuid, known->kind, how, sequence, out);
+	recipe->requeued = known->requeued;
+	recipe_resume(recipe, known->uuid, known->kind, how, sequence, out);
 }
 
 /* Continue a contender of the previous worker, as its slot describes it. */
@@ -1266,12 +1242,10 @@ expire(Contender *contender)
 void
 contenders_expire(void)
 {
-	int			n;
-	Contender **list = list_all(&n);
+	ListCell   *cell;
 
-	for (int i = 0; i < n; i++)
-		expire(list[i]);
-	pfree(list);
+	foreach(cell, list_all())
+		expire(lfirst(cell));
 	contenders.left = 0;		/* with all its nodes */
 }
 
@@ -1285,14 +1259,16 @@ queue_behind(ZkSlot *slot, RecipeEvent event)
 	Contender  *contender = find(slot);
 	ZkContender writer;
 	ZkKey		key;
-	bool		has_writer;
+	Recipe	   *recipe;
 
 	if (contender == NULL)
 		return;
-	has_writer = contender->recipe->kind == ZNODE_READER &&
+	recipe = contender->recipe;
+	recipe->has_sibling = recipe->kind == ZNODE_READER &&
 		key_in_other_mode(slot_key(slot), &key) &&
 		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid;
-	recipe_set_sibling(contender->recipe, has_writer ? writer.uuid : NULL);
+	if (recipe->has_sibling)
+		memcpy(recipe->sibling, writer.uuid, ZNODE_UUID_BYTES);
 	step(contender, event, NULL);
 }
 
@@ -1462,12 +1438,10 @@ contenders_take_over(void)
 void
 contenders_drain(void)
 {
-	int			n;
-	Contender **list = list_all(&n);
+	ListCell   *cell;
 
-	for (int i = 0; i < n; i++)
-		(void) slot_set_contended(list[i]->slot);
-	pfree(list);
+	foreach(cell, list_all())
+		(void) slot_set_contended(((Contender *) lfirst(cell))->slot);
 }
 
 /*
@@ -1478,30 +1452,29 @@ contenders_drain(void)
 void
 contenders_release(void)
 {
-	int			n;
-	Contender **list = list_all(&n);
+	ListCell   *cell;
 
-	for (int i = 0; i < n; i++)
-		release(list[i]->slot);
-	pfree(list);
+	foreach(cell, list_all())
+		release(((Contender *) lfirst(cell))->slot);
 }
 
 /* Give up retained contenders until there is room for this one. */
 static void
 give_up_retained(const Contender *deferred)
 {
-	int			n;
-	Contender **list = list_all(&n);
+	ListCell   *cell;
 
-	for (int i = 0; i < n && excess(deferred) > 0; i++)
+	if (excess(deferred) <= 0)
+		return;
+	foreach(cell, list_all())
 	{
-		const Contender *contender = list[i];
+		const Contender *contender = lfirst(cell);
 
-		if (contender_owns(contender) && contender->recipe->retain &&
+		if (excess(deferred) > 0 &&
+			contender_owns(contender) && contender->recipe->retain &&
 			slot_give_up_idle(contender->slot))
 			release(contender->slot);
 	}
-	pfree(list);
 }
 
 /*
@@ -1581,15 +1554,13 @@ contenders_open_mail(void (*over) (const int64 *ends, int n, bool all))
 static void
 retry_refused(void)
 {
-	int			n;
-	Contender **list;
+	ListCell   *cell;
 
 	if (!wake_is_due(WAKE_RETRY))
 		return;
 	wake_set(WAKE_RETRY, 0);
-	list = list_all(&n);
-	for (int i = 0; i < n; i++)
-		step(list[i], RECIPE_RETRY, NULL);
+	foreach(cell, list_all())
+		step(lfirst(cell), RECIPE_RETRY, NULL);
 }
 
 /* A retained owner that does not answer in time counts as a holder. */
@@ -1665,21 +1636,21 @@ sweep_owners(void)
 {
 	int64		now_ms = zk_now_ms();
 	int64		cpu_us = zk_cpu_us();
-	int			n;
 	int			revocable = 0;
 	bool		again = false;
-	Contender **list;
+	List	   *list;
+	ListCell   *cell;
 
 	if (!wake_is_due(WAKE_SWEEP))
 		return;
 	wake_set(WAKE_SWEEP, 0);
-	list = list_all(&n);
-	for (int i = 0; i < n; i++)
-		if (watches_itself(list[i]))
+	list = list_all();
+	foreach(cell, list)
+		if (watches_itself(lfirst(cell)))
 			revocable++;
-	for (int i = 0; i < n; i++)
+	foreach(cell, list)
 	{
-		Contender  *contender = list[i];
+		Contender  *contender = lfirst(cell);
 
 		if (contender->owner_since_ms == 0)
 			continue;
@@ -1698,7 +1669,8 @@ sweep_owners(void)
 
 		wake_set(WAKE_SWEEP, now_ms + Max(pause_ms, SWEEP_INTERVAL_MS));
 	}
-	ereport(DEBUG2, (errmsg_internal("looked after %d contenders", n)));
+	ereport(DEBUG2, (errmsg_internal("looked after %d contenders",
+									 list_length(list))));
 }
 
 /* The contender whose watch was set earliest, or NULL. */
@@ -1806,12 +1778,11 @@ contenders_check(void)
 void
 contenders_watch_queues(bool connected)
 {
-	int			n;
-	Contender **list = list_all(&n);
+	ListCell   *cell;
 
-	for (int i = 0; i < n; i++)
+	foreach(cell, list_all())
 	{
-		Contender  *contender = list[i];
+		const Contender *contender = lfirst(cell);
 
 		if (!watches_queue(contender))
 			continue;
@@ -1820,5 +1791,4 @@ contenders_watch_queues(bool connected)
 		else
 			slot_set_unwatched(contender->slot);
 	}
-	pfree(list);
 }

@@ -2491,8 +2491,10 @@ test_resume_requeued(void **state)
 		RecipeOutput out;
 
 		memset(&recipe, 0, sizeof(recipe));
-		recipe_resume_requeued(&recipe, our_uuid, ZNODE_MUTEX,
-							   cases[i].wanted, our_sequence, &out);
+		recipe.requeued = true;
+		recipe_resume(&recipe, our_uuid, ZNODE_MUTEX, cases[i].wanted ?
+					  RECIPE_RESUME_WANTED : RECIPE_RESUME_RELEASING,
+					  &our_sequence, &out);
 		assert_string_equal(describe_ops(&out), "search");
 		assert_int_equal(out.report, 0);
 		in.serial = recipe.serial;
@@ -2540,6 +2542,15 @@ test_requeue_conditions(void **state)
 	}
 	assert_int_equal(recipe.state, RECIPE_LATE);
 	recipe_free(&recipe);
+}
+
+/* Its instance has this contender in the other mode; NULL: none. */
+static void
+set_sibling(Recipe *recipe, const uint8_t *uuid)
+{
+	recipe->has_sibling = uuid != NULL;
+	if (uuid != NULL)
+		memcpy(recipe->sibling, uuid, ZNODE_UUID_BYTES);
 }
 
 /* A reader checks for writers: only an exclusive contender matters. */
@@ -2621,7 +2632,7 @@ test_check_ignores_sibling(void **state)
 	give_children(&recipe, children, 1, &out);
 	for (int known = 0; known < 2; known++)
 	{
-		recipe_set_sibling(&recipe, known ? sibling : NULL);
+		set_sibling(&recipe, known ? sibling : NULL);
 		recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
 		assert_string_equal(describe_ops(&out), "children");
@@ -2632,7 +2643,7 @@ test_check_ignores_sibling(void **state)
 		give_children(&recipe, children, 3, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	}
-	recipe_set_sibling(&recipe, NULL);
+	set_sibling(&recipe, NULL);
 	recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
 	give_children(&recipe, children, 2, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
@@ -2950,7 +2961,7 @@ test_watch_queue_ignores_sibling(void **state)
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
-		recipe_set_sibling(&recipe, sibling);
+		set_sibling(&recipe, sibling);
 		recipe.retain = shared;
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
@@ -2965,13 +2976,13 @@ test_watch_queue_ignores_sibling(void **state)
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		recipe.retain = true;
-		recipe_set_sibling(&recipe, NULL);
+		set_sibling(&recipe, NULL);
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give_children(&recipe, children, 2, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 
 		/* nor does the next contender know of one */
-		recipe_set_sibling(&recipe, sibling);
+		set_sibling(&recipe, sibling);
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give(&recipe, IN_EXPIRED, &out);
 		recipe_want(&recipe, our_uuid, recipe.kind, true,
@@ -3001,7 +3012,7 @@ test_watch_queue_behind_sibling(void **state)
 	(void) state;
 	bring_to_reading(&recipe, true, our_sequence);
 	give_children(&recipe, ahead, 1, &out);
-	recipe_set_sibling(&recipe, sibling);
+	set_sibling(&recipe, sibling);
 	recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 	give_children(&recipe, ahead, 3, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);

@@ -1487,18 +1487,13 @@ restart_worker(ModelSession *session, int applied)
 		return;
 	client->recipe.retain = client->retains;
 	client->recipe.asks_retained = client->asks_retained;
-	if (client->requeued)
-	{
-		recipe_resume_requeued(&client->recipe, old.uuid, old.kind,
-							   client->wanted, client->sequence, &out);
-		take_output(client, &out);
-		return;
-	}
+	client->recipe.requeued = client->requeued;
 	recipe_resume(&client->recipe, old.uuid, old.kind,
 				  client->owner ? RECIPE_RESUME_OWNED :
 				  client->wanted ? RECIPE_RESUME_WANTED :
 				  RECIPE_RESUME_RELEASING,
-				  client->created ? &client->sequence : NULL, &out);
+				  client->created || client->requeued ?
+				  &client->sequence : NULL, &out);
 	take_output(client, &out);
 }
 

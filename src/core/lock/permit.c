@@ -125,9 +125,10 @@
  */
 #include "core/lock/permit.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/word.h"
 
 #define AGREEMENT_PREFIX	"permits="
 
@@ -255,14 +256,11 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 		reported |= RECIPE_REPORT_CREATED | RECIPE_REPORT_TOKEN |
 			RECIPE_REPORT_REVOKED | RECIPE_REPORT_LOST;
 	reported &= from->report;
-	out->report |= reported;
-	if (reported & (RECIPE_REPORT_LEFT | RECIPE_REPORT_LOST))
-		out->error = from->error;
-	if (reported & RECIPE_REPORT_TOKEN)
-		out->token = from->token;
-	if (reported & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
-					RECIPE_REPORT_LEFT))
+	if (reported != 0)
 	{
+		out->report |= reported;
+		out->error = from->error;
+		out->token = from->token;
 		out->stranger = from->stranger;
 		out->left = from->left;
 		out->path = is_lock ? LOCKS : PERMITS;
@@ -291,10 +289,19 @@ step_recipe(Permit *permit, PermitPart part, RecipeEvent event,
 	carry_out(permit, part, &from, out);
 }
 
+/* Queue for the lock, or, as its owner, for a permit. */
 static void
-release(Permit *permit, PermitPart part, RecipeOutput *out)
+want(Permit *permit, PermitState state, bool dir_known, RecipeOutput *out)
 {
-	step_recipe(permit, part, RECIPE_RELEASE, NULL, out);
+	bool		queueing = state == PERMIT_QUEUEING;
+	RecipeOutput from;
+
+	permit->state = state;
+	permit->queued &= queueing; /* it was behind others in the queue */
+	recipe_want(queueing ? &permit->lock : &permit->place, permit->uuid,
+				queueing ? ZNODE_MUTEX : ZNODE_PERMIT, dir_known, false,
+				&from);
+	carry_out(permit, queueing ? PERMIT_LOCK : PERMIT_PLACE, &from, out);
 }
 
 /* Nothing is wanted any more; go_on() releases the lock. */
@@ -302,7 +309,7 @@ static void
 leave(Permit *permit, RecipeOutput *out)
 {
 	permit->state = PERMIT_LEAVING;
-	release(permit, PERMIT_PLACE, out);
+	step_recipe(permit, PERMIT_PLACE, RECIPE_RELEASE, NULL, out);
 }
 
 /* Read the semaphore: ahead of the queue, or as the lock's owner. */
@@ -319,31 +326,6 @@ look(Permit *permit, RecipeOutput *out)
 }
 
 static void
-queue(Permit *permit, RecipeOutput *out)
-{
-	RecipeOutput from;
-
-	permit->state = PERMIT_QUEUEING;
-	if (permit->lock.state != RECIPE_NONE)
-		return;
-	recipe_want(&permit->lock, permit->uuid, ZNODE_MUTEX, true, false, &from);
-	carry_out(permit, PERMIT_LOCK, &from, out);
-}
-
-/* The lock is ours: queue for a permit. */
-static void
-take(Permit *permit, bool dir_known, RecipeOutput *out)
-{
-	RecipeOutput from;
-
-	permit->state = PERMIT_TAKING;
-	permit->queued = false;
-	recipe_want(&permit->place, permit->uuid, ZNODE_PERMIT, dir_known, false,
-				&from);
-	carry_out(permit, PERMIT_PLACE, &from, out);
-}
-
-static void
 grant(Permit *permit, RecipeOutput *out)
 {
 	permit->state = PERMIT_OWNER;
@@ -353,7 +335,7 @@ grant(Permit *permit, RecipeOutput *out)
 		out->report |= RECIPE_REPORT_TOKEN;
 		out->token = permit->place.token;
 	}
-	release(permit, PERMIT_LOCK, out);
+	step_recipe(permit, PERMIT_LOCK, RECIPE_RELEASE, NULL, out);
 }
 
 /* Do what follows from the states of the recipes. */
@@ -372,7 +354,7 @@ go_on(Permit *permit, RecipeOutput *out)
 		grant(permit, out);
 	else if (permit->state == PERMIT_LEAVING &&
 			 place != RECIPE_CANCELING && place != RECIPE_ABANDONING)
-		release(permit, PERMIT_LOCK, out);
+		step_recipe(permit, PERMIT_LOCK, RECIPE_RELEASE, NULL, out);
 
 	if (permit->queued && (permit->state == PERMIT_QUEUEING ||
 						   (permit->state == PERMIT_TAKING && permit->agreed)))
@@ -388,7 +370,7 @@ go_on(Permit *permit, RecipeOutput *out)
 	}
 }
 
-/* The permits of others in a list of <name>/leases. */
+/* The contenders of others in a list: in <name>/leases, their permits. */
 static int
 count_others(const Permit *permit, const RequestAnswer *answer)
 {
@@ -408,34 +390,21 @@ count_others(const Permit *permit, const RequestAnswer *answer)
 static int
 parse_agreement(const char *data, int len)
 {
+	Bytes		bytes = word_bytes(data, len);
 	int			prefix_len = (int) strlen(AGREEMENT_PREFIX);
-	long long	permits = 0;
+	int			permits;
 
-	if (len <= prefix_len || len >= PERMIT_DATA_SIZE ||
-		memcmp(data, AGREEMENT_PREFIX, prefix_len) != 0 ||
-		data[prefix_len] == '0')
+	if (!word_begins_with(bytes, AGREEMENT_PREFIX))
 		return 0;
-	for (int i = prefix_len; i < len; i++)
-	{
-		if (data[i] < '0' || data[i] > '9')
-			return 0;
-		permits = permits * 10 + (data[i] - '0');
-	}
-	return permits <= INT_MAX ? (int) permits : 0;
+	bytes = word_bytes(data + prefix_len, len - prefix_len);
+	return word_parse_number(bytes, &permits) ? permits : 0;
 }
 
 /* <name> has been read: is it the directory of a lock? */
 static void
 on_name_read(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 {
-	ZnodeContender contender;
-	bool		mixed = false;
-
-	if (answer->result != REQUEST_OK)
-		return;
-	for (int i = 0; i < answer->nchildren; i++)
-		mixed |= znode_parse_contender(answer->children[i], &contender);
-	if (!mixed)
+	if (count_others(permit, answer) == 0)
 		return;
 	fail(permit, out, RECIPE_REPORT_MIXED, 0);
 	go_on(permit, out);
@@ -469,9 +438,9 @@ on_agreement(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 		fail(permit, out, 0, 0);
 	}
 	else if (permit->state == PERMIT_LOOKING)
-		queue(permit, out);
+		want(permit, PERMIT_QUEUEING, true, out);	/* unless it is resumed */
 	else if (permit->state == PERMIT_CHECKING)
-		take(permit, found, out);
+		want(permit, PERMIT_TAKING, found, out);
 	else if (!found)
 		leave(permit, out);		/* somebody has deleted our node, too */
 	else if (permit->differs)
@@ -553,22 +522,6 @@ on_answer(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 	}
 }
 
-/* The session has ended, and our nodes with it. */
-static void
-on_expired(Permit *permit, RecipeOutput *out)
-{
-	RecipeOutput from;
-
-	if (permit->state == PERMIT_NONE)
-		return;
-	recipe_step(&permit->lock, RECIPE_EXPIRED, NULL, &from);
-	recipe_step(&permit->place, RECIPE_EXPIRED, NULL, &from);
-	if (permit->state == PERMIT_OWNER)
-		out->report |= RECIPE_REPORT_LOST;
-	out->report |= RECIPE_REPORT_GONE;
-	permit->state = PERMIT_NONE;
-}
-
 /* Free what a permit has allocated; the struct is the caller's. */
 void
 permit_free(Permit *permit)
@@ -621,17 +574,13 @@ permit_resume(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],
 			  int permits, RecipeResume how, const int32_t *sequence,
 			  RecipeOutput *out)
 {
-	static const PermitState states[] = {
-		[RECIPE_RESUME_WANTED] = PERMIT_RESUMING,
-		[RECIPE_RESUME_OWNED] = PERMIT_OWNER,
-		[RECIPE_RESUME_RELEASING] = PERMIT_LEAVING
-	};
 	bool		wanted = how == RECIPE_RESUME_WANTED;
 	RecipeOutput from;
 
 	memset(out, 0, sizeof(*out));
 	begin(permit, uuid, permits);
-	permit->state = states[how];
+	permit->state = wanted ? PERMIT_RESUMING :
+		how == RECIPE_RESUME_OWNED ? PERMIT_OWNER : PERMIT_LEAVING;
 	recipe_resume(&permit->place, uuid, ZNODE_PERMIT,
 				  wanted ? RECIPE_RESUME_RELEASING : how, sequence, &from);
 	carry_out(permit, PERMIT_PLACE, &from, out);
@@ -676,13 +625,12 @@ permit_step(Permit *permit, RecipeEvent event, const RequestAnswer *answer,
 				step_recipe(permit, PERMIT_LOCK, event, NULL, out);
 			break;
 		case RECIPE_EXPIRED:
-			on_expired(permit, out);
+			step_recipe(permit, PERMIT_PLACE, event, NULL, out);
+			step_recipe(permit, PERMIT_LOCK, event, NULL, out);
+			if (permit_is_wanted(permit))
+				leave(permit, out);
 			break;
-		case RECIPE_REQUEUE:
-		case RECIPE_READ_QUEUE:
-		case RECIPE_CHECK_WRITERS:
-		case RECIPE_WATCH_QUEUE:
-		case RECIPE_SET_IN_USE:
+		default:
 			break;				/* of locks only */
 	}
 	go_on(permit, out);

@@ -99,7 +99,10 @@
  * happened.  A list has names only, so an owner's look sets its watch again.
  *
  * The states and events.  A state ignores events that are not listed for it;
- * answers to reads and watches count only with the latest serial number:
+ * answers to reads and watches count only with the latest serial number.  A
+ * list, watch, stat, set or delete that is unknown is sent again, but for a
+ * look and the list of who has come.  A create or requeue that is ok, but under
+ * no name that it can have, counts as unknown.
  *
  *	NONE		want -> ENTERING: create, children
  *				want, likely to own the lock unread -> ENTERING: create
@@ -110,32 +113,20 @@
  *				create no node -> ENTERING: make the directories, all again;
  *				  or, if they could not be made, -> NONE: failed
  *				create refused -> NONE: failed
- *				create ok, but under no name that it can have -> SEARCHING:
- *				  search
  *				release -> CANCELING
- *	CANCELING	create ok -> LEAVING: delete
- *				create unknown -> ABANDONING: search
- *				create no node, refused -> NONE: gone
- *				create ok, but under no name that it can have -> ABANDONING:
- *				  search
- *				requeue ok -> LEAVING: delete
- *				requeue unknown -> ABANDONING: search
- *				requeue no node -> NONE: gone
- *				requeue refused -> LEAVING: delete (the previous node)
- *				requeue ok, but under no name that it can have -> ABANDONING:
- *				  search
+ *	CANCELING	create ok; requeue ok, refused -> LEAVING: delete
+ *				create, requeue unknown -> ABANDONING: search
+ *				create no node, refused; requeue no node -> NONE: gone
  *	SEARCHING	children ok, the node before a requeue among them ->
  *				  REQUEUEING: requeue
  *				children ok, our node among them -> as READING
  *				children ok, without it; no node -> ENTERING: create, children
- *				children unknown -> SEARCHING: search
  *				children refused -> NONE: failed, and perhaps left behind
  *				release -> ABANDONING
  *	ABANDONING	children ok, our node, or that before a requeue, among them ->
  *				  LEAVING: delete
  *				children ok, without it; no node -> NONE: gone
  *				children refused -> NONE: perhaps left behind
- *				children unknown -> ABANDONING: search
  *	READING		children ok, nobody excludes us -> OWNER: stat; or, if the
  *				  answer to the create had the token -> OWNER: token
  *				children ok, somebody does -> WATCHING: watch the last of them;
@@ -146,13 +137,12 @@
  *				children ok, without our node; no node -> ENTERING: as new
  *				children ok, with those of a semaphore -> LEAVING: delete;
  *				  failed, mixed
- *				children unknown -> READING: children
  *				children refused -> LEAVING: delete; failed
  *				release -> LEAVING: delete
  *	WATCHING	predecessor deleted; watch no node: if it was the only one that
  *				  excluded us -> OWNER: stat, and token if the answer to the
  *				  create had it; else -> READING: children
- *				watch used up otherwise; watch unknown -> WATCHING: watch
+ *				watch used up otherwise -> WATCHING: watch
  *				look -> WATCHING: stat the predecessor
  *				that stat no node -> as predecessor deleted
  *				that stat ok, and the predecessor is an orphan of our session
@@ -169,34 +159,29 @@
  *				list ok, as many, or more -> WATCHING
  *				list ok, without our node; no node -> ENTERING: unwatch, and as
  *				  new
- *				list unknown -> WATCHING: list
  *				list refused -> LEAVING: unwatch, delete; failed
  *				read again -> READING: unwatch, children
  *				release -> LEAVING: unwatch, delete
  *	OWNER		stat ok, our session's -> OWNER: token
  *				stat ok, not our session's; no node -> NONE: lost
- *				stat unknown -> OWNER: stat
  *				stat refused -> OWNER; no token, if it is not known
  *				retry, after that -> OWNER: stat
  *				check for writers -> OWNER: children
  *				children ok -> OWNER: no writer, or a writer is behind us
  *				children no node, refused -> OWNER: no writer
- *				children unknown -> OWNER: children
- *				watch the queue; the watch of the list used up; list unknown;
- *				  look, if the queue is watched -> OWNER: list the children
- *				  and watch them
+ *				watch the queue; the watch of the list used up; look, if the
+ *				  queue is watched -> OWNER: list the children and watch them
  *				the watch of the list used up, if we were alone, are exclusive,
  *				  and our note says retain=yes -> OWNER: contended; children,
  *				  to see whether another kind of client has come
  *				list ok -> OWNER: alone, or, and then the list ends, contended
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
- *				watch for a revocation, once; that watch used up or unknown ->
- *				  OWNER: watch our own node
+ *				watch for a revocation, once; that watch used up -> OWNER:
+ *				  watch our own node
  *				that watch ok, with the data of a revocation -> OWNER: set our
  *				  note; revoked
  *				that watch no node; own node deleted -> OWNER: stat
- *				set unknown -> OWNER: set
  *				requeue, if we are exclusive -> REQUEUEING: requeue
  *				release -> LEAVING: delete
  *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
@@ -204,19 +189,15 @@
  *				requeue unknown -> SEARCHING: search
  *				requeue no node -> ENTERING: as new
  *				requeue refused -> LEAVING: delete (the previous node); failed
- *				requeue ok, but under no name that it can have -> SEARCHING:
- *				  search
  *				release -> CANCELING
  *	LEAVING		delete ok, no node -> NONE: gone
- *				delete unknown -> LEAVING: delete
  *				delete refused -> LEAVING: left behind
  *				retry, after a refusal -> LEAVING: delete
  *	LATE		delete ok, no node -> LATE, deleted
- *				delete unknown -> LATE: delete, rmdir
  *				delete refused -> LEAVING: failed, left behind
  *				rmdir ok -> ENTERING: as new; renewed
  *				rmdir no node -> ENTERING: as new
- *				rmdir unknown -> LATE: delete, rmdir
+ *				either unknown -> LATE: delete, rmdir
  *				rmdir refused, not empty -> LATE, aside: queued, and the first
  *				  time late; or, if our number has no order -> NONE: failed,
  *				  ended
@@ -265,24 +246,10 @@ next_serial(Recipe *recipe)
 }
 
 static void
-forget_writer(Recipe *recipe)
+forget(char **name)
 {
-	free(recipe->writer);
-	recipe->writer = NULL;
-}
-
-static void
-forget_predecessor(Recipe *recipe)
-{
-	free(recipe->predecessor);
-	recipe->predecessor = NULL;
-}
-
-static void
-forget_passed(Recipe *recipe)
-{
-	free(recipe->passed);
-	recipe->passed = NULL;
+	free(*name);
+	*name = NULL;
 }
 
 /*
@@ -298,9 +265,9 @@ is_surely_contender(const char *child)
 static void
 end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
-	forget_predecessor(recipe);
-	forget_writer(recipe);
-	forget_passed(recipe);
+	forget(&recipe->predecessor);
+	forget(&recipe->writer);
+	forget(&recipe->passed);
 	recipe->state = RECIPE_NONE;
 	out->report |= report | RECIPE_REPORT_GONE;
 }
@@ -332,8 +299,8 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 	recipe->requeued = false;
 	recipe->token = 0;
 	recipe->batch = 0;
-	forget_predecessor(recipe);
-	forget_passed(recipe);
+	forget(&recipe->predecessor);
+	forget(&recipe->passed);
 	if (recipe->parents_tried)
 		send_op(out, REQUEST_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -349,7 +316,9 @@ static void
 requeue(Recipe *recipe, RecipeOutput *out)
 {
 	recipe->requeued = true;
-	forget_passed(recipe);
+	recipe->parents_tried = false;
+	recipe->mkdir_error = 0;
+	forget(&recipe->passed);
 	if (!ZK_MUTATED(ZK_REQUEUE_KEEPS_TOKEN))
 		recipe->token = 0;
 	recipe->batch = 0;
@@ -426,7 +395,7 @@ is_late(const Recipe *recipe)
 static void
 step_aside(Recipe *recipe, RecipeOutput *out)
 {
-	forget_predecessor(recipe);
+	forget(&recipe->predecessor);
 	send_op(out, REQUEST_DELETE, recipe->node, next_serial(recipe));
 	send_op(out, REQUEST_RMDIR, NULL, recipe->serial);
 	recipe->refused = false;
@@ -457,15 +426,12 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 		step_aside(recipe, out);
 		return;
 	}
-	forget_predecessor(recipe);
-	forget_writer(recipe);
+	forget(&recipe->predecessor);
+	forget(&recipe->writer);
 	recipe->blockers = 0;
-	recipe->writer_check = 0;
-	recipe->revocation_watch = 0;
-	recipe->queue_watch = 0;
-	recipe->comers_list = 0;
-	recipe->rewritten = false;
-	recipe->token_refused = false;
+	recipe->writer_check = recipe->revocation_watch = 0;
+	recipe->queue_watch = recipe->comers_list = 0;
+	recipe->rewritten = recipe->token_refused = false;
 	recipe->state = RECIPE_OWNER;
 	out->report |= RECIPE_REPORT_GRANTED;
 	if (recipe->token != 0)
@@ -502,9 +468,9 @@ leave(Recipe *recipe, RecipeOutput *out)
 }
 
 static void
-fail_and_leave(Recipe *recipe, RecipeOutput *out, unsigned report, int error)
+fail_and_leave(Recipe *recipe, RecipeOutput *out, int error)
 {
-	out->report |= report | RECIPE_REPORT_FAILED;
+	out->report |= RECIPE_REPORT_FAILED;
 	out->error = error;
 	leave(recipe, out);
 }
@@ -716,27 +682,27 @@ find_place(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 
 	recipe->retained_ahead = recipe->asks_retained &&
 		only_owners_exclude(&place);
-	forget_predecessor(recipe);
+	forget(&recipe->predecessor);
 	if (place.found && place.predecessor != NULL &&
 		recipe->kind != ZNODE_PERMIT)
 		recipe->predecessor = memory_copy(place.predecessor);
 	return place.found;
 }
 
-/* The children have been listed, and we know our node's name. */
+/*
+ * The children have been listed, and we know our node's name; "found": it is
+ * among them.
+ */
 static void
-evaluate(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+settle(Recipe *recipe, bool found, RecipeOutput *out)
 {
-	if (!find_place(recipe, answer, out))
+	if (!found)
 	{
 		out->report &= ~RECIPE_REPORT_MIXED;
 		enter(recipe, false, out);	/* another client deleted our node */
 	}
 	else if (out->report & RECIPE_REPORT_MIXED)
-	{
-		out->report |= RECIPE_REPORT_FAILED;
-		leave(recipe, out);
-	}
+		fail_and_leave(recipe, out, 0);
 	else if (may_own(recipe))
 		own(recipe, out, true);
 	else if (is_late(recipe) && znode_is_unordered(recipe->sequence))
@@ -762,33 +728,38 @@ predecessor_gone(Recipe *recipe, RecipeOutput *out)
 		read_queue(recipe, out);
 }
 
-/* We wait for a permit, and the children are listed and watched again. */
+/*
+ * Our place in the queue has been read; or, while we wait for a permit, the
+ * children are listed and watched again.
+ */
 static void
-on_permits_listed(Recipe *recipe, const RequestAnswer *answer,
-				  RecipeOutput *out)
+on_place_read(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
+	bool		waiting = recipe->state == RECIPE_WATCHING;
 	bool		found;
 
 	if (answer->result == REQUEST_UNKNOWN)
 	{
-		watch(recipe, out);
+		if (waiting)
+			watch(recipe, out);
+		else
+			read_queue(recipe, out);
 		return;
 	}
 	if (answer->result == REQUEST_REFUSED)
 	{
-		fail_and_leave(recipe, out, 0, answer->error);
+		fail_and_leave(recipe, out, answer->error);
 		return;
 	}
 	found = answer->result == REQUEST_OK && find_place(recipe, answer, out);
-	if (found && !may_own(recipe))
+	if (waiting && found && !may_own(recipe))
 		return;
 
 	/* a watch left behind would fire after the wait has ended */
-	send_op(out, REQUEST_UNWATCH, NULL, 0);
-	if (found)
-		own(recipe, out, true);
-	else if (answer->result == REQUEST_OK)
-		enter(recipe, false, out);	/* another client deleted our node */
+	if (waiting)
+		send_op(out, REQUEST_UNWATCH, NULL, 0);
+	if (answer->result == REQUEST_OK)
+		settle(recipe, found, out);
 	else
 		enter_without_directory(recipe, out);
 }
@@ -797,7 +768,7 @@ on_permits_listed(Recipe *recipe, const RequestAnswer *answer,
 static void
 pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
-	forget_passed(recipe);
+	forget(&recipe->passed);
 	recipe->passed = recipe->predecessor;
 	recipe->predecessor = NULL;
 	out->report |= RECIPE_REPORT_PERSISTENT;
@@ -829,10 +800,7 @@ on_release(Recipe *recipe, RecipeOutput *out)
 			else
 				recipe->state = RECIPE_LEAVING; /* the delete is out */
 			break;
-		case RECIPE_NONE:
-		case RECIPE_CANCELING:
-		case RECIPE_ABANDONING:
-		case RECIPE_LEAVING:
+		default:
 			break;
 	}
 }
@@ -870,117 +838,95 @@ on_entered(Recipe *recipe, RecipeOutput *out)
 		recipe->state = RECIPE_READING;
 }
 
-/* Whether our node exists, or its number, is unknown: search. */
-static void
-search_created(Recipe *recipe, RecipeOutput *out)
-{
-	search(recipe, out, recipe->state == RECIPE_CANCELING ?
-		   RECIPE_ABANDONING : RECIPE_SEARCHING);
-}
-
 /*
- * Our node has been created.  Returns false, and searches, if its name is not
- * one that a sequential create can get.
+ * A create or requeue has been answered: what does that say?  A name that a
+ * sequential create cannot get says nothing.
  */
-static bool
+static RequestResult
 accept_created(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	ZnodeContender contender;
 
+	if (answer->result != REQUEST_OK)
+		return answer->result;
 	if (!znode_parse_contender(answer->node, &contender))
-	{
-		search_created(recipe, out);
-		return false;
-	}
+		return REQUEST_UNKNOWN;
 	created(recipe, out, contender.sequence);
 	recipe->batch = answer->batch;
-	return true;
+	return REQUEST_OK;
+}
+
+/* The answer to what decides whether we have a node, which is not wanted. */
+static void
+on_unwanted(Recipe *recipe, RequestResult result, bool has_node,
+			RecipeOutput *out)
+{
+	if (result == REQUEST_UNKNOWN)
+		search(recipe, out, RECIPE_ABANDONING);
+	else if (has_node)
+		leave(recipe, out);
+	else
+		end(recipe, out, 0);
+}
+
+/* The create, or the search for what it has made, was not done. */
+static void
+on_not_entered(Recipe *recipe, RequestResult result, int error,
+			   RecipeOutput *out)
+{
+	if (result == REQUEST_UNKNOWN)
+		search(recipe, out, RECIPE_SEARCHING);
+	else if (result == REQUEST_NO_NODE)
+		enter_without_directory(recipe, out);
+	else
+		fail(recipe, out, error);
 }
 
 static void
 on_create_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_ENTERING;
+	RequestResult result;
 
 	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
-	switch (answer->result)
-	{
-		case REQUEST_OK:
-			if (!accept_created(recipe, answer, out))
-				break;
-			recipe->token = answer->token;
-			if (wanted)
-				on_entered(recipe, out);
-			else if (ZK_MUTATED(ZK_CANCEL_KEEPS_NODE))
-				end(recipe, out, 0);
-			else
-				leave(recipe, out);
-			break;
-		case REQUEST_UNKNOWN:
-			search_created(recipe, out);
-			break;
-		case REQUEST_NO_NODE:
-			if (wanted)
-				enter_without_directory(recipe, out);
-			else
-				end(recipe, out, 0);
-			break;
-		case REQUEST_REFUSED:
-			if (wanted)
-				fail(recipe, out, answer->error);
-			else
-				end(recipe, out, 0);
-			break;
-	}
+	result = accept_created(recipe, answer, out);
+	if (result == REQUEST_OK)
+		recipe->token = answer->token;
+	if (!wanted)
+		on_unwanted(recipe, result, result == REQUEST_OK &&
+					!ZK_MUTATED(ZK_CANCEL_KEEPS_NODE), out);
+	else if (result == REQUEST_OK)
+		on_entered(recipe, out);
+	else
+		on_not_entered(recipe, result, answer->error, out);
 }
 
 static void
 on_search_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	bool		wanted = recipe->state == RECIPE_SEARCHING;
+	bool		listed = answer->result == REQUEST_OK;
+	bool		old = listed && find_old(recipe, answer);
+	bool		found = old ||
+		(listed && find_created(recipe, answer, out));
 
-	switch (answer->result)
-	{
-		case REQUEST_OK:
-			recipe->dir_known = true;
-			if (find_old(recipe, answer))
-			{
-				if (wanted)
-					requeue(recipe, out);
-				else
-					leave(recipe, out);
-			}
-			else if (find_created(recipe, answer, out))
-			{
-				if (!wanted)
-					leave(recipe, out);
-				else if (ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
-					own(recipe, out, false);
-				else
-					evaluate(recipe, answer, out);
-			}
-			else if (wanted)
-				enter(recipe, false, out);
-			else
-				end(recipe, out, 0);
-			break;
-		case REQUEST_UNKNOWN:
-			search(recipe, out, recipe->state);
-			break;
-		case REQUEST_NO_NODE:
-			if (wanted)
-				enter_without_directory(recipe, out);
-			else
-				end(recipe, out, 0);
-			break;
-		case REQUEST_REFUSED:
-			/* it cannot be found out whether our node exists */
-			report_left(recipe, out, answer->error);
-			end(recipe, out, wanted ? RECIPE_REPORT_FAILED : 0);
-			break;
-	}
+	recipe->dir_known |= listed;
+	if (answer->result == REQUEST_REFUSED)
+		report_left(recipe, out, answer->error);	/* nobody knows */
+
+	if (recipe->state == RECIPE_ABANDONING)
+		on_unwanted(recipe, answer->result, found, out);
+	else if (old)
+		requeue(recipe, out);
+	else if (found && ZK_MUTATED(ZK_RECOVERED_CREATE_OWNS))
+		own(recipe, out, false);
+	else if (found)
+		settle(recipe, find_place(recipe, answer, out), out);
+	else if (listed)
+		enter(recipe, false, out);
+	else
+		on_not_entered(recipe, answer->result, answer->error, out);
 }
 
 /*
@@ -992,68 +938,25 @@ on_requeue_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		wanted = recipe->state == RECIPE_REQUEUEING;
 	int32_t		last = recipe->sequence;
+	RequestResult result;
 
 	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
-	switch (answer->result)
-	{
-		case REQUEST_OK:
-			if (!accept_created(recipe, answer, out))
-				break;
-			if (!wanted)
-				leave(recipe, out);
-			else if (recipe->sequence == last + 1 ||
-					 ZK_MUTATED(ZK_REQUEUED_OWNS))
-				own(recipe, out, true);
-			else
-				read_queue(recipe, out);
-			break;
-		case REQUEST_UNKNOWN:
-			search_created(recipe, out);
-			break;
-		case REQUEST_NO_NODE:
-			/* the previous node was gone, so none has been created */
-			if (wanted)
-				enter(recipe, false, out);
-			else
-				end(recipe, out, 0);
-			break;
-		case REQUEST_REFUSED:
-			/* the previous node still exists */
-			if (wanted)
-				fail_and_leave(recipe, out, 0, answer->error);
-			else
-				leave(recipe, out);
-			break;
-	}
-}
-
-typedef void (*RecipeAction) (Recipe *recipe, RecipeOutput *out);
-
-/*
- * A waiter's read or watch failed: "again" repeats it, "missing" handles a
- * missing node.  If it was refused, the waiter fails.
- */
-static void
-on_not_ok(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out,
-		  RecipeAction again, RecipeAction missing)
-{
-	if (answer->result == REQUEST_UNKNOWN)
-		again(recipe, out);
-	else if (answer->result == REQUEST_NO_NODE)
-		missing(recipe, out);
+	/* without the previous node none is created; if refused, it exists */
+	result = accept_created(recipe, answer, out);
+	if (!wanted)
+		on_unwanted(recipe, result, result != REQUEST_NO_NODE, out);
+	else if (result == REQUEST_UNKNOWN)
+		search(recipe, out, RECIPE_SEARCHING);
+	else if (result == REQUEST_NO_NODE)
+		enter(recipe, false, out);
+	else if (result == REQUEST_REFUSED)
+		fail_and_leave(recipe, out, answer->error);
+	else if (recipe->sequence == last + 1 || ZK_MUTATED(ZK_REQUEUED_OWNS))
+		own(recipe, out, true);
 	else
-		fail_and_leave(recipe, out, 0, answer->error);
-}
-
-static void
-on_read_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
-	if (answer->result == REQUEST_OK)
-		evaluate(recipe, answer, out);
-	else
-		on_not_ok(recipe, answer, out, read_queue, enter_without_directory);
+		read_queue(recipe, out);
 }
 
 /* List the children: a writer may wait behind our reader. */
@@ -1064,27 +967,44 @@ check_writers(Recipe *recipe, RecipeOutput *out)
 	send_op(out, REQUEST_CHILDREN, NULL, recipe->writer_check);
 }
 
+static bool
+is_sibling(const Recipe *recipe, const char *child)
+{
+	return recipe->has_sibling && znode_has_uuid(child, recipe->sibling);
+}
+
 /*
- * The first writer, or contender, that waits behind us; NULL: there is none.
+ * The first contender that waits behind us, NULL: there is none; without
+ * "readers_too", the first that exclude readers.
+ *
  * This instance's contender in the other mode does not count: backends wait for
- * each other in tier 1.
+ * each other in tier 1.  But with "behind_sibling", readers behind this
+ * instance's writer do, since that waits for us.
  */
 static const char *
-somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too)
+somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too,
+				bool behind_sibling)
 {
 	const char *first = NULL;
 	int32_t		first_sequence = 0;
+	ZnodeContender contender;
+	ZnodeContender sibling;
+	bool		found = false;
 
+	for (int i = 0; i < answer->nchildren && behind_sibling && !found; i++)
+		found = is_sibling(recipe, answer->children[i]) &&
+			znode_parse_contender(answer->children[i], &sibling) &&
+			znode_before(recipe->sequence, sibling.sequence);
 	for (int i = 0; i < answer->nchildren; i++)
 	{
 		const char *child = answer->children[i];
-		ZnodeContender contender;
 
 		if (znode_parse_contender(child, &contender) &&
 			znode_before(recipe->sequence, contender.sequence) &&
 			(readers_too ||
-			 is_writer(contender.shared, contender.sequence)) &&
-			!(recipe->has_sibling && znode_has_uuid(child, recipe->sibling)) &&
+			 is_writer(contender.shared, contender.sequence) ||
+			 (found && znode_before(sibling.sequence, contender.sequence))) &&
+			!is_sibling(recipe, child) &&
 			(first == NULL || znode_before(contender.sequence, first_sequence)))
 		{
 			first = child;
@@ -1095,37 +1015,12 @@ somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too)
 	return first;
 }
 
-/*
- * Does a reader of another instance wait behind this instance's writer, which
- * waits behind our reader?  Then it waits for us, too.
- */
-static bool
-reader_behind_sibling(const Recipe *recipe, const RequestAnswer *answer)
-{
-	ZnodeContender sibling;
-	ZnodeContender contender;
-	bool		found = false;
-
-	if (recipe->kind != ZNODE_READER || !recipe->has_sibling)
-		return false;
-	for (int i = 0; i < answer->nchildren && !found; i++)
-		found = znode_has_uuid(answer->children[i], recipe->sibling) &&
-			znode_parse_contender(answer->children[i], &sibling) &&
-			znode_before(recipe->sequence, sibling.sequence);
-	for (int i = 0; i < answer->nchildren && found; i++)
-		if (znode_parse_contender(answer->children[i], &contender) &&
-			contender.shared &&
-			znode_before(sibling.sequence, contender.sequence))
-			return true;
-	return false;
-}
-
 /* The queue behind us has been listed, and is watched from now on. */
 static void
 on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (recipe->queue_watch == 0 || answer->serial != recipe->queue_watch)
-		return;
+	bool		reader = recipe->kind == ZNODE_READER;
+
 	if (answer->result == REQUEST_UNKNOWN)
 	{
 		watch_queue(recipe, out);
@@ -1134,9 +1029,7 @@ on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 
 	/* if that is unknown, the lock must not be withheld from anybody */
 	recipe->alone = answer->result == REQUEST_OK &&
-		somebody_behind(recipe, answer,
-						recipe->kind != ZNODE_READER) == NULL &&
-		!reader_behind_sibling(recipe, answer);
+		somebody_behind(recipe, answer, !reader, reader) == NULL;
 	if (!recipe->alone)
 		recipe->queue_watch = 0;
 	out->report |= recipe->alone ?
@@ -1150,8 +1043,6 @@ on_writers_listed(Recipe *recipe, const RequestAnswer *answer,
 {
 	const char *writer = NULL;
 
-	if (recipe->writer_check == 0 || answer->serial != recipe->writer_check)
-		return;
 	if (answer->result == REQUEST_UNKNOWN)
 	{
 		check_writers(recipe, out);
@@ -1160,8 +1051,8 @@ on_writers_listed(Recipe *recipe, const RequestAnswer *answer,
 
 	recipe->writer_check = 0;
 	if (answer->result == REQUEST_OK)
-		writer = somebody_behind(recipe, answer, false);
-	forget_writer(recipe);
+		writer = somebody_behind(recipe, answer, false, false);
+	forget(&recipe->writer);
 	if (writer != NULL)
 		recipe->writer = memory_copy(writer);
 	out->report |= writer != NULL ?
@@ -1208,25 +1099,19 @@ on_comers_listed(Recipe *recipe, const RequestAnswer *answer)
 {
 	recipe->comers_list = 0;
 	if (answer->result == REQUEST_OK &&
-		somebody_behind(recipe, answer, true) == NULL)
+		somebody_behind(recipe, answer, true, false) == NULL)
 		recipe->others = true;
 }
 
-/* Is this of the latest watch of the queue? */
+/*
+ * In this state, is this of its latest read or watch with this serial number?
+ * 0: there is none.
+ */
 static bool
-is_of_queue_watch(const Recipe *recipe, const RequestAnswer *answer)
+is_of(const Recipe *recipe, const RequestAnswer *answer, RecipeState state,
+	  uint32_t serial)
 {
-	return recipe->state == RECIPE_OWNER &&
-		recipe->queue_watch != 0 && answer->serial == recipe->queue_watch;
-}
-
-/* Is this of the latest watch for a revocation? */
-static bool
-is_of_revocation_watch(const Recipe *recipe, const RequestAnswer *answer)
-{
-	return recipe->state == RECIPE_OWNER &&
-		recipe->revocation_watch != 0 &&
-		answer->serial == recipe->revocation_watch;
+	return recipe->state == state && serial != 0 && answer->serial == serial;
 }
 
 /* Our own node has been read, and is watched. */
@@ -1234,27 +1119,20 @@ static void
 on_own_node_watched(Recipe *recipe, const RequestAnswer *answer,
 					RecipeOutput *out)
 {
-	switch (answer->result)
+	if (answer->result == REQUEST_UNKNOWN)
+		watch_revocation(recipe, out);
+	else if (answer->result == REQUEST_NO_NODE)
+		stat_node(recipe, out, 0);
+	else if (answer->result == REQUEST_OK &&
+			 note_is_revocation(answer->data, answer->data_len))
 	{
-		case REQUEST_OK:
-			if (note_is_revocation(answer->data, answer->data_len))
-			{
-				/* write our note again, so that a later request is noticed */
-				out->report |= RECIPE_REPORT_REVOKED;
-				recipe->rewritten = true;
-				send_op(out, REQUEST_SET, recipe->node, 0);
-			}
-			break;
-		case REQUEST_UNKNOWN:
-			watch_revocation(recipe, out);
-			break;
-		case REQUEST_NO_NODE:
-			stat_node(recipe, out, 0);
-			break;
-		case REQUEST_REFUSED:
-			break;				/* revocation does not work then; nothing else
-								 * is affected */
+		/* write our note again, so that a later request is noticed */
+		out->report |= RECIPE_REPORT_REVOKED;
+		recipe->rewritten = true;
+		send_op(out, REQUEST_SET, recipe->node, 0);
 	}
+
+	/* if it was refused, there is no revocation, but all else works */
 }
 
 /* The directory that we have left has been deleted, or not. */
@@ -1264,30 +1142,24 @@ on_rmdir_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	if (recipe->state != RECIPE_LATE || answer->serial != recipe->serial)
 		return;
 
-	switch (answer->result)
+	if (answer->result == REQUEST_OK || answer->result == REQUEST_NO_NODE)
 	{
-		case REQUEST_OK:
+		if (answer->result == REQUEST_OK)
 			out->report |= RECIPE_REPORT_RENEWED;
-			/* FALLTHROUGH */
-		case REQUEST_NO_NODE:
-			recipe->dir_known = false;
-			enter(recipe, false, out);
-			break;
-		case REQUEST_UNKNOWN:
-			step_aside(recipe, out);
-			break;
-		case REQUEST_REFUSED:
-			if (!answer->not_empty)
-				fail(recipe, out, answer->error);
-			else if (znode_is_unordered(recipe->sequence))
-				end(recipe, out, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE);
-			else
-			{
-				out->report |= RECIPE_REPORT_QUEUED;
-				report_late(recipe, out);
-				recipe->aside = true;
-			}
-			break;
+		recipe->dir_known = false;
+		enter(recipe, false, out);
+	}
+	else if (answer->result == REQUEST_UNKNOWN)
+		step_aside(recipe, out);
+	else if (!answer->not_empty)
+		fail(recipe, out, answer->error);
+	else if (znode_is_unordered(recipe->sequence))
+		end(recipe, out, RECIPE_REPORT_FAILED | RECIPE_REPORT_LATE);
+	else
+	{
+		out->report |= RECIPE_REPORT_QUEUED;
+		report_late(recipe, out);
+		recipe->aside = true;
 	}
 }
 
@@ -1296,24 +1168,28 @@ on_children_done(Recipe *recipe, const RequestAnswer *answer,
 				 RecipeOutput *out)
 {
 	if (recipe->comers_list != 0 && answer->serial == recipe->comers_list)
-	{
 		on_comers_listed(recipe, answer);
-		return;
-	}
-	if (recipe->state == RECIPE_OWNER)
-	{
+	else if (is_of(recipe, answer, RECIPE_OWNER, recipe->writer_check))
 		on_writers_listed(recipe, answer, out);
+	else if (is_of(recipe, answer, RECIPE_OWNER, recipe->queue_watch))
 		on_queue_listed(recipe, answer, out);
-	}
-	if (answer->serial != recipe->serial)
+	else if (answer->serial != recipe->serial)
 		return;
-	if (recipe->state == RECIPE_SEARCHING ||
-		recipe->state == RECIPE_ABANDONING)
+	else if (recipe->state == RECIPE_SEARCHING ||
+			 recipe->state == RECIPE_ABANDONING)
 		on_search_done(recipe, answer, out);
-	else if (recipe->state == RECIPE_READING)
-		on_read_done(recipe, answer, out);
-	else if (recipe->state == RECIPE_WATCHING && recipe->kind == ZNODE_PERMIT)
-		on_permits_listed(recipe, answer, out);
+	else if (recipe->state == RECIPE_READING ||
+			 (recipe->state == RECIPE_WATCHING &&
+			  recipe->kind == ZNODE_PERMIT))
+		on_place_read(recipe, answer, out);
+}
+
+/* Nobody else would delete a predecessor that is of our session alone. */
+static void
+delete_orphan(Recipe *recipe, RecipeOutput *out)
+{
+	if (recipe->orphan)
+		send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
 }
 
 /* The predecessor has been read, and is watched. */
@@ -1321,72 +1197,64 @@ static void
 on_predecessor_watched(Recipe *recipe, const RequestAnswer *answer,
 					   RecipeOutput *out)
 {
-	if (answer->result != REQUEST_OK)
-	{
-		on_not_ok(recipe, answer, out, watch, predecessor_gone);
-		return;
-	}
-	if (!request_is_ephemeral(answer))
-	{
+	if (answer->result == REQUEST_UNKNOWN)
+		watch(recipe, out);
+	else if (answer->result == REQUEST_NO_NODE)
+		predecessor_gone(recipe, out);
+	else if (answer->result == REQUEST_REFUSED)
+		fail_and_leave(recipe, out, answer->error);
+	else if (!request_is_ephemeral(answer))
 		pass_over_predecessor(recipe, out);
-		return;
-	}
-
-	if (recipe->orphan)
-		send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
-	if (recipe->unsure)
+	else
 	{
+		delete_orphan(recipe, out);
+		if (recipe->unsure)
+			out->report |= RECIPE_REPORT_QUEUED;
+		else if (recipe->retained_ahead)
+		{
+			recipe->retained_ahead =
+				note_may_be_retained(answer->data, answer->data_len);
+			out->report |= recipe->retained_ahead ?
+				RECIPE_REPORT_RETAINED : RECIPE_REPORT_QUEUED;
+		}
 		recipe->unsure = false;
-		out->report |= RECIPE_REPORT_QUEUED;
-	}
-	else if (recipe->retained_ahead)
-	{
-		recipe->retained_ahead =
-			note_may_be_retained(answer->data, answer->data_len);
-		out->report |= recipe->retained_ahead ?
-			RECIPE_REPORT_RETAINED : RECIPE_REPORT_QUEUED;
 	}
 }
 
 static void
 on_watch_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (is_of_revocation_watch(recipe, answer))
+	if (is_of(recipe, answer, RECIPE_OWNER, recipe->revocation_watch))
 		on_own_node_watched(recipe, answer, out);
-	else if (recipe->state == RECIPE_WATCHING &&
-			 answer->serial == recipe->serial)
+	else if (is_of(recipe, answer, RECIPE_WATCHING, recipe->serial))
 		on_predecessor_watched(recipe, answer, out);
 }
 
-/* A watched node, or the lock directory, is gone. */
+/*
+ * A watch has fired: what it watched is gone, or the watch is used up for
+ * another reason, and is to be set again.
+ */
 static void
-on_node_deleted(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+on_fired(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_WATCHING &&
-		answer->serial == recipe->serial)
+	bool		deleted = answer->event == REQUEST_NODE_DELETED;
+
+	if (is_of(recipe, answer, RECIPE_WATCHING, recipe->serial))
 	{
-		if (recipe->kind == ZNODE_PERMIT)
+		if (!deleted || recipe->kind == ZNODE_PERMIT)
 			watch(recipe, out);
 		else if (!lose_wakeup())
 			predecessor_gone(recipe, out);
 	}
-	else if (is_of_revocation_watch(recipe, answer))
-		stat_node(recipe, out, 0);
-	else if (is_of_queue_watch(recipe, answer))
+	else if (is_of(recipe, answer, RECIPE_OWNER, recipe->queue_watch))
 		on_queue_touched(recipe, out);
-}
-
-/* A watch has fired for another reason: set it again. */
-static void
-on_node_touched(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
-	if (recipe->state == RECIPE_WATCHING &&
-		answer->serial == recipe->serial)
-		watch(recipe, out);
-	else if (is_of_revocation_watch(recipe, answer))
-		watch_revocation(recipe, out);
-	else if (is_of_queue_watch(recipe, answer))
-		on_queue_touched(recipe, out);
+	else if (is_of(recipe, answer, RECIPE_OWNER, recipe->revocation_watch))
+	{
+		if (deleted)
+			stat_node(recipe, out, 0);
+		else
+			watch_revocation(recipe, out);
+	}
 }
 
 /* Look at what we watch: its event may have been lost. */
@@ -1402,72 +1270,52 @@ look(Recipe *recipe, RecipeOutput *out)
 }
 
 /*
- * The answer to a look, while we wait for the same watch.  If it is unknown,
- * the library has lost the connection, and sets the watch again.
+ * Our own node has been read, or a predecessor by a look, while we wait for
+ * the same watch.  If the answer to that is unknown, the library has lost the
+ * connection, and sets the watch again.
  */
-static void
-on_looked(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
-	if (answer->result != REQUEST_NO_NODE)
-	{
-		if (recipe->orphan)
-			send_op(out, REQUEST_DELETE_ORPHAN, recipe->predecessor, 0);
-	}
-	else
-		predecessor_gone(recipe, out);
-}
-
-/* Our own node has been read, or a predecessor by a look. */
 static void
 on_stat_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_WATCHING &&
-		answer->serial == recipe->serial)
-		on_looked(recipe, answer, out);
+	if (is_of(recipe, answer, RECIPE_WATCHING, recipe->serial))
+	{
+		if (answer->result == REQUEST_NO_NODE)
+			predecessor_gone(recipe, out);
+		else
+			delete_orphan(recipe, out);
+		return;
+	}
 
 	/* only that of our own node has no serial number */
 	if (recipe->state != RECIPE_OWNER || answer->serial != 0)
 		return;
 
-	switch (answer->result)
+	if (answer->result == REQUEST_UNKNOWN)
+		stat_node(recipe, out, 0);
+	else if (answer->result == REQUEST_OK && answer->ours)
 	{
-		case REQUEST_OK:
-			if (answer->ours)
-			{
-				out->report |= RECIPE_REPORT_TOKEN;
-				out->token = recipe->token = answer->czxid;
-			}
-			else
-				end(recipe, out, RECIPE_REPORT_LOST);
-			break;
-		case REQUEST_UNKNOWN:
-			stat_node(recipe, out, 0);
-			break;
-		case REQUEST_NO_NODE:
-			out->error = answer->error;
-			end(recipe, out, RECIPE_REPORT_LOST);
-			break;
-		case REQUEST_REFUSED:
-			/* the lock is ours nevertheless */
-			if (recipe->token == 0)
-			{
-				recipe->token_refused = true;
-				out->report |= RECIPE_REPORT_NO_TOKEN;
-				out->error = answer->error;
-			}
-			break;
+		out->report |= RECIPE_REPORT_TOKEN;
+		out->token = recipe->token = answer->czxid;
+	}
+	else if (answer->result != REQUEST_REFUSED)
+	{
+		out->error = answer->error;
+		end(recipe, out, RECIPE_REPORT_LOST);
+	}
+	else if (recipe->token == 0)
+	{
+		/* the lock is ours nevertheless */
+		recipe->token_refused = true;
+		out->report |= RECIPE_REPORT_NO_TOKEN;
+		out->error = answer->error;
 	}
 }
 
-/* It is time to look, to read again, or to retry what was refused. */
+/* It is time to retry what was refused, or to come again. */
 static void
-on_due(Recipe *recipe, RecipeEvent event, RecipeOutput *out)
+retry(Recipe *recipe, RecipeOutput *out)
 {
-	if (event == RECIPE_READ_QUEUE)
-		read_again(recipe, out);
-	else if (event == RECIPE_LOOK)
-		look(recipe, out);
-	else if (recipe->state == RECIPE_LEAVING && recipe->refused)
+	if (recipe->state == RECIPE_LEAVING && recipe->refused)
 		leave(recipe, out);
 	else if (recipe->state == RECIPE_LATE && recipe->aside)
 		enter(recipe, false, out);
@@ -1478,56 +1326,45 @@ on_due(Recipe *recipe, RecipeEvent event, RecipeOutput *out)
 	}
 }
 
-/* Our node with a late number has been deleted, or not. */
+/* Our node has been deleted, or not: with a late number, or for good. */
 static void
-on_late_deleted(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+on_delete_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (answer->result == REQUEST_UNKNOWN)
-		step_aside(recipe, out);
-	else if (answer->result == REQUEST_REFUSED)
+	if (recipe->state == RECIPE_LATE && answer->result == REQUEST_REFUSED)
 	{
 		/* the answer to the directory's delete counts no more */
 		recipe->state = RECIPE_LEAVING;
 		out->report |= RECIPE_REPORT_FAILED;
 	}
-	else
-		recipe->deleted = true;
-}
-
-static void
-on_delete_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
 	if (recipe->state == RECIPE_LATE)
-		on_late_deleted(recipe, answer, out);
+	{
+		if (answer->result == REQUEST_UNKNOWN)
+			step_aside(recipe, out);
+		else
+			recipe->deleted = true;
+	}
 	if (recipe->state != RECIPE_LEAVING)
 		return;
 
-	switch (answer->result)
+	if (answer->result == REQUEST_REFUSED)
 	{
-		case REQUEST_OK:
-		case REQUEST_NO_NODE:
-			end(recipe, out, 0);
-			break;
-		case REQUEST_UNKNOWN:
-			if (ZK_MUTATED(ZK_DELETE_FORGOTTEN))
-				end(recipe, out, 0);
-			else
-				leave(recipe, out);
-			break;
-		case REQUEST_REFUSED:
-			recipe->refused = true;
-			report_left(recipe, out, answer->error);
-			break;
+		recipe->refused = true;
+		report_left(recipe, out, answer->error);
 	}
+	else if (answer->result == REQUEST_UNKNOWN &&
+			 !ZK_MUTATED(ZK_DELETE_FORGOTTEN))
+		leave(recipe, out);
+	else
+		end(recipe, out, 0);
 }
 
 /* Free what a recipe has allocated; the struct is the caller's. */
 void
 recipe_free(Recipe *recipe)
 {
-	forget_predecessor(recipe);
-	forget_writer(recipe);
-	forget_passed(recipe);
+	forget(&recipe->predecessor);
+	forget(&recipe->writer);
+	forget(&recipe->passed);
 }
 
 /*
@@ -1552,10 +1389,8 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	recipe->dir_known = dir_known;
 	recipe->parents_tried = false;
 	recipe->mkdir_error = 0;
-	recipe->has_sibling = false;
-	recipe->others = false;
 	recipe->comers_list = 0;
-	recipe->was_late = false;
+	recipe->has_sibling = recipe->others = recipe->was_late = false;
 	enter(recipe, unread, out);
 }
 
@@ -1566,7 +1401,8 @@ recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
  * The recipe must be new.  What it sends must go behind a write of our own:
  * the session's server may lag behind what the earlier worker had seen.
  *
- * "sequence" is NULL if that worker had no answer to the create.  "out" is
+ * "sequence" is NULL if that worker had no answer to the create; if the
+ * contender was about to requeue, it is that of the previous node.  "out" is
  * overwritten.
  */
 void
@@ -1577,9 +1413,13 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	memset(out, 0, sizeof(*out));
 	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
 	recipe->kind = kind;
-
-	if (sequence == NULL)
+	if (sequence == NULL || recipe->requeued)
 	{
+		if (sequence != NULL)
+		{
+			recipe->sequence = *sequence;
+			znode_contender_name(uuid, kind, *sequence, recipe->node);
+		}
 		search(recipe, out, how == RECIPE_RESUME_RELEASING ?
 			   RECIPE_ABANDONING : RECIPE_SEARCHING);
 		return;
@@ -1604,108 +1444,22 @@ recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 	}
 }
 
-/*
- * recipe_resume_requeued
- *		As recipe_resume(), for a contender that was about to requeue.
- *
- * "sequence" is that of the previous node.  "wanted": a node is still wanted,
- * not to be given up.
- */
-void
-recipe_resume_requeued(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
-					   ZnodeKind kind, bool wanted, int32_t sequence,
-					   RecipeOutput *out)
-{
-	memset(out, 0, sizeof(*out));
-	memcpy(recipe->uuid, uuid, ZNODE_UUID_BYTES);
-	recipe->kind = kind;
-	recipe->sequence = sequence;
-	znode_contender_name(uuid, kind, sequence, recipe->node);
-	recipe->requeued = true;
-	search(recipe, out, wanted ? RECIPE_SEARCHING : RECIPE_ABANDONING);
-}
-
-/*
- * recipe_set_sibling
- *		An owner's instance has this contender in the other mode; NULL: none.
- *
- * To be called before RECIPE_CHECK_WRITERS and RECIPE_WATCH_QUEUE: it does not
- * count behind us.
- */
-void
-recipe_set_sibling(Recipe *recipe, const uint8_t *uuid)
-{
-	if (recipe->state != RECIPE_OWNER)
-		return;
-	recipe->has_sibling = uuid != NULL;
-	if (uuid)
-		memcpy(recipe->sibling, uuid, ZNODE_UUID_BYTES);
-}
-
-/* Do what the worker asks of an owner. */
+/* A request of ours has been answered, or its watch has fired. */
 static void
-on_owner_event(Recipe *recipe, RecipeEvent event, RecipeOutput *out)
+on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	if (recipe->state != RECIPE_OWNER)
-		return;
-
-	if (event == RECIPE_CHECK_WRITERS)
-		check_writers(recipe, out);
-	else if (event == RECIPE_WATCH_QUEUE)
-		watch_queue(recipe, out);
-	else if (event == RECIPE_SET_IN_USE && recipe->retain)
+	if (answer->event != REQUEST_DONE)
 	{
-		recipe->retain = false;
-		send_op(out, REQUEST_SET, recipe->node, 0);
-
-		/* not over a revocation that we have not read yet */
-		out->ops[out->nops - 1].has_version = !recipe->rewritten;
+		on_fired(recipe, answer, out);
+		return;
 	}
-	else if (event == RECIPE_WATCH_REVOCATION &&
-			 recipe->revocation_watch == 0)
-		watch_revocation(recipe, out);
-	else if (event == RECIPE_REQUEUE && recipe->kind != ZNODE_READER)
-	{
-		recipe->parents_tried = false;
-		recipe->mkdir_error = 0;
-		requeue(recipe, out);
-	}
-}
-
-/* Our data have been set, or not. */
-static void
-on_set_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
-	/* the next read must not find the same revocation */
-	if (recipe->state == RECIPE_OWNER && answer->result == REQUEST_UNKNOWN)
-		send_op(out, REQUEST_SET, recipe->node, 0);
-}
-
-static void
-on_expired(Recipe *recipe, RecipeOutput *out)
-{
-	if (recipe->state != RECIPE_NONE)
-		end(recipe, out,
-			recipe->state == RECIPE_OWNER ? RECIPE_REPORT_LOST : 0);
-}
-
-/* No node: a parent has just been collected. */
-static void
-on_mkdir_done(Recipe *recipe, const RequestAnswer *answer)
-{
-	recipe->mkdir_error = answer->result == REQUEST_REFUSED ?
-		answer->error : 0;
-}
-
-/* A request of ours has been answered. */
-static void
-on_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
 	switch (answer->kind)
 	{
 		case REQUEST_MKDIR:
 		case REQUEST_MKDIRS:
-			on_mkdir_done(recipe, answer);
+			/* no node: a parent has just been collected */
+			recipe->mkdir_error = answer->result == REQUEST_REFUSED ?
+				answer->error : 0;
 			break;
 		case REQUEST_CREATE:
 			on_create_done(recipe, answer, out);
@@ -1722,7 +1476,10 @@ on_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 			on_rmdir_done(recipe, answer, out);
 			break;
 		case REQUEST_SET:
-			on_set_done(recipe, answer, out);
+			/* the next read must not find the same revocation */
+			if (recipe->state == RECIPE_OWNER &&
+				answer->result == REQUEST_UNKNOWN)
+				send_op(out, REQUEST_SET, recipe->node, 0);
 			break;
 		case REQUEST_STAT:
 			on_stat_done(recipe, answer, out);
@@ -1738,22 +1495,15 @@ on_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	}
 }
 
-/* The same, or its watch has fired. */
+/* Write that we use the lock. */
 static void
-on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
+set_in_use(Recipe *recipe, RecipeOutput *out)
 {
-	switch (answer->event)
-	{
-		case REQUEST_DONE:
-			on_done(recipe, answer, out);
-			break;
-		case REQUEST_NODE_DELETED:
-			on_node_deleted(recipe, answer, out);
-			break;
-		case REQUEST_NODE_TOUCHED:
-			on_node_touched(recipe, answer, out);
-			break;
-	}
+	recipe->retain = false;
+	send_op(out, REQUEST_SET, recipe->node, 0);
+
+	/* not over a revocation that we have not read yet */
+	out->ops[out->nops - 1].has_version = !recipe->rewritten;
 }
 
 /*
@@ -1770,8 +1520,9 @@ void
 recipe_step(Recipe *recipe, RecipeEvent event, const RequestAnswer *answer,
 			RecipeOutput *out)
 {
-	memset(out, 0, sizeof(*out));
+	bool		owns = recipe->state == RECIPE_OWNER;
 
+	memset(out, 0, sizeof(*out));
 	switch (event)
 	{
 		case RECIPE_ANSWER:
@@ -1781,19 +1532,37 @@ recipe_step(Recipe *recipe, RecipeEvent event, const RequestAnswer *answer,
 			on_release(recipe, out);
 			break;
 		case RECIPE_REQUEUE:
-		case RECIPE_CHECK_WRITERS:
-		case RECIPE_WATCH_QUEUE:
-		case RECIPE_SET_IN_USE:
-		case RECIPE_WATCH_REVOCATION:
-			on_owner_event(recipe, event, out);
+			if (owns && recipe->kind != ZNODE_READER)
+				requeue(recipe, out);
 			break;
 		case RECIPE_READ_QUEUE:
+			read_again(recipe, out);
+			break;
+		case RECIPE_CHECK_WRITERS:
+			if (owns)
+				check_writers(recipe, out);
+			break;
+		case RECIPE_WATCH_QUEUE:
+			if (owns)
+				watch_queue(recipe, out);
+			break;
+		case RECIPE_SET_IN_USE:
+			if (owns && recipe->retain)
+				set_in_use(recipe, out);
+			break;
+		case RECIPE_WATCH_REVOCATION:
+			if (owns && recipe->revocation_watch == 0)
+				watch_revocation(recipe, out);
+			break;
 		case RECIPE_LOOK:
+			look(recipe, out);
+			break;
 		case RECIPE_RETRY:
-			on_due(recipe, event, out);
+			retry(recipe, out);
 			break;
 		case RECIPE_EXPIRED:
-			on_expired(recipe, out);
+			if (recipe->state != RECIPE_NONE)
+				end(recipe, out, owns ? RECIPE_REPORT_LOST : 0);
 			break;
 	}
 }

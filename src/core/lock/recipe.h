@@ -122,7 +122,8 @@ typedef struct Recipe
 	bool		dir_known;		/* the lock directory has been seen to exist */
 	bool		unread;			/* ENTERING: no read behind the create */
 	bool		requeued;		/* our node may be the previous one, with this
-								 * name and number, or a new one */
+								 * name and number, or a new one; set before
+								 * recipe_resume(), too */
 	bool		parents_tried;	/* MKDIRS has been sent for this contender */
 	int			mkdir_error;	/* why that failed, or 0 */
 	bool		refused;		/* LEAVING: the delete was; to be retried */
@@ -154,8 +155,11 @@ typedef struct Recipe
 								 * or 0 */
 	char	   *writer;			/* OWNER: the first one behind us that it has
 								 * found; malloc'd, or NULL */
-	bool		has_sibling;	/* OWNER: a writer of this instance is known */
-	uint8_t		sibling[ZNODE_UUID_BYTES];	/* and does not count behind us */
+	bool		has_sibling;	/* this instance has a contender in the other
+								 * mode, */
+	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which does not count behind us:
+											 * set before CHECK_WRITERS and
+											 * WATCH_QUEUE */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */
@@ -170,7 +174,7 @@ typedef struct Recipe
 	bool		was_late;		/* that has been reported */
 } Recipe;
 
-/* How far a contender was when its worker ended; see recipe_resume(). */
+/* How far a contender was when its worker ended. */
 typedef enum RecipeResume
 {
 	RECIPE_RESUME_WANTED,
@@ -185,11 +189,6 @@ extern void recipe_want(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 extern void recipe_resume(Recipe *recipe, const uint8_t uuid[ZNODE_UUID_BYTES],
 						  ZnodeKind kind, RecipeResume how,
 						  const int32_t *sequence, RecipeOutput *out);
-extern void recipe_resume_requeued(Recipe *recipe,
-								   const uint8_t uuid[ZNODE_UUID_BYTES],
-								   ZnodeKind kind, bool wanted,
-								   int32_t sequence, RecipeOutput *out);
-extern void recipe_set_sibling(Recipe *recipe, const uint8_t *uuid);
 extern void recipe_step(Recipe *recipe, RecipeEvent event,
 						const RequestAnswer *answer, RecipeOutput *out);
 extern bool recipe_is_stuck(const Recipe *recipe);

@@ -81,7 +81,6 @@
 #include "shared/compat.h"
 #include "shared/holders.h"
 #include "shared/outcome.h"
-#include "shared/procs.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"

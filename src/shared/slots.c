@@ -93,17 +93,17 @@
  *
  * The mail is read and changed under its spinlock, which may be taken inside
  * any LWLock; "waiting", which follows from the rest, is read without it.
- * "mailed" is set and cleared under the partition lock, and stays set until the
- * worker has opened the mail under that lock, so that a slot is neither linked
- * twice nor removed meanwhile; until then that lock guards the links of a chain
- * that the worker has collected.  The functions that release partition locks
- * wake the worker for the slots mailed under them.
+ * "mailed" is set and cleared under the partition lock, and stays set until
+ * the worker has opened the mail under that lock, so that a slot is neither
+ * linked twice nor removed meanwhile; until then that lock guards the links of
+ * a chain that the worker has collected.  The functions that release partition
+ * locks wake the worker for the slots mailed under them.
  *
  * The ZkProcLocks are of a fixed number.  A backend takes one for each slot
- * that it wants, and gives it back when it neither wants nor holds the slot.  A
- * spinlock, taken inside partition locks, guards the free list and the counts.
- * The slot of a free one is NULL, so that a process that scans them with
- * procs_used() and proc_at() can tell: see proc_lock_slot().
+ * that it wants, and gives it back when it neither wants nor holds the slot.
+ * A spinlock, taken inside partition locks, guards the free list and the
+ * counts.  The slot of a free one is NULL, so that a process that scans them
+ * with procs_used() and proc_at() can tell: see proc_lock_slot().
  *
  * What all slots share, SlotsShared, consists of atomics.
  *
@@ -982,9 +982,9 @@ slots_collect_ends(int64 *ends, bool *all)
  *
  * Its statement is canceled; but not a commit that has passed its check (see
  * proc_cancel()), nor a call that begins again.  With
- * zklock.terminate_on_loss, the loss of a session-scoped hold ends the session;
- * behind such a commit, slot_end_commit() does that.  The caller is the worker,
- * and holds the partition lock exclusively.
+ * zklock.terminate_on_loss, the loss of a session-scoped hold ends the
+ * session; behind such a commit, slot_end_commit() does that.  The caller is
+ * the worker, and holds the partition lock exclusively.
  */
 static void
 proc_lose(ZkProcLock *proc)

@@ -64,7 +64,7 @@ typedef struct ZkSlotUse
 								 * come */
 } ZkSlotUse;
 
-/* The most generations of waits and holds that slots_collect_ends() returns. */
+/* The most generations that slots_collect_ends() returns. */
 #define SLOTS_MAX_ENDS		256
 
 /* See slots_private.h. */

@@ -35,8 +35,8 @@
  *
  *	member	= "zklock" { " " word }, as in core/word.c
  *
- * Data are not zklock's if they do not begin with "zklock ", if they are longer
- * than MEMBER_SIZE, or if their znode is not ephemeral.
+ * Data are not zklock's if they do not begin with "zklock ", if they are
+ * longer than MEMBER_SIZE, or if their znode is not ephemeral.
  *
  * The data of members are only shown to people; nothing else depends on them.
  *

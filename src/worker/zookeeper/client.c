@@ -928,7 +928,7 @@ check_library(void)
 
 /*
  * Does the library call our functions in place of its own?  It does not if it
- * was linked before zklock was loaded. zookeeper_process() first asks whether
+ * was linked before zklock was loaded.  zookeeper_process() first asks whether
  * its handle is unrecoverable; for a handle with all bits set, the library
  * answers that it is.
  */
@@ -972,7 +972,7 @@ client_init(void)
 	return wake_fd;
 }
 
-/* Errors: FATAL if there can be no thread, or as for client_enter_library(). */
+/* Errors: FATAL if there is no thread, or as for client_enter_library(). */
 static void
 start_thread(void *(*function) (void *))
 {

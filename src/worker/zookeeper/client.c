@@ -637,14 +637,6 @@ callback_data(int rc, const char *value, int value_len,
 	post_answer(op, code);
 }
 
-/* Does operation "one" report to the events of operation "that"? */
-static bool
-is_part(const Multi *multi, int one, int that)
-{
-	return one == that ||
-		(one >= 0 && one == that - 1 && multi->ops[one] == NULL);
-}
-
 /*
  * A multi can fail in two ways.  If one of its operations fails, that one has
  * its error, those before it have none, and those after it have
@@ -657,6 +649,7 @@ callback_multi(int rc, const void *data)
 	const Multi *multi = data;
 	bool		one_failed = false;
 	int			failed = -1;
+	int			answered;		/* part that has the answer to what failed */
 
 	for (int i = 0; i < multi->count; i++)
 	{
@@ -667,6 +660,7 @@ callback_multi(int rc, const void *data)
 		else if (failed < 0 && own < ZAPIERROR && own != ZRUNTIMEINCONSISTENCY)
 			failed = i;
 	}
+	answered = failed >= 0 && multi->ops[failed] == NULL ? failed + 1 : failed;
 	for (int i = 0; i < multi->count; i++)
 	{
 		Operation  *op = multi->ops[i];
@@ -675,7 +669,7 @@ callback_multi(int rc, const void *data)
 
 		if (op == NULL)
 			continue;
-		if (!one_failed || multi->count == 1 || is_part(multi, failed, i))
+		if (!one_failed || multi->count == 1 || i == answered)
 			;
 		else if (multi->is_batch)
 			code = CLIENT_BATCH_FAILED;

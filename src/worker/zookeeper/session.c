@@ -78,9 +78,9 @@
 #include <unistd.h>
 
 #include "core/lock/lease.h"
+#include "core/lock/note.h"
 #include "core/mutation.h"
 #include "core/reason.h"
-#include "core/word.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/settings.h"

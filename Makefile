@@ -212,7 +212,7 @@ SIM_CFLAGS = -std=gnu99 -g -O2 -fPIC -fno-strict-aliasing -fwrapv -Wall -Wextra 
 SIM_PG_CFLAGS = $(SIM_CFLAGS) -DUSE_ASSERT_CHECKING -isystem $(includedir_server) \
 	'-DZKLOCK_VERSION="$(EXTVERSION)"'
 # Functions of zklock that tell a checker when they are called.
-SIM_WRAPPED = waits_scan session_write lease_write lease_shorten proc_lose \
+SIM_WRAPPED = waits_scan session_write lease_write lease_shorten stats_lost \
 	lifecycle_end_restored proof_ask session_flush \
 	flight_send_alone deadlock_request wake_timeout claim_renew \
 	directory_leave directory_next

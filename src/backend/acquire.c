@@ -12,7 +12,8 @@
  * not hold yet, is in "attempt", for the callbacks that clean up at the end of
  * the (sub)transaction.  There is one such call at a time.  An outcome that
  * the caller can report is returned; the only errors are PostgreSQL's own
- * (cancel, deadlock, lock_timeout in the lock manager, out of memory or slots).
+ * (cancel, deadlock, lock_timeout in the lock manager, out of memory or
+ * slots).
  *
  * Any of several locks (acquire_any).
  *
@@ -41,8 +42,8 @@
  * While it waits the call has a place in each queue.  A slot that the instance
  * owns is taken without asking.  When one slot has been taken, the heavyweight
  * locks of the others are released and their slots are left in one step:
- * another backend that wants one goes on with its contender, and the others are
- * deleted together.  Of several slots granted at once, the first in the
+ * another backend that wants one goes on with its contender, and the others
+ * are deleted together.  Of several slots granted at once, the first in the
  * caller's order is taken.
  *
  * Without waiting.  A try ends when another backend or contender is known to
@@ -81,7 +82,6 @@
 #include "shared/compat.h"
 #include "shared/holders.h"
 #include "shared/outcome.h"
-#include "shared/procs.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots.h"

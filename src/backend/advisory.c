@@ -6,10 +6,10 @@
  *
  * With zklock.advisory_locks on, calls of PostgreSQL's functions are replaced
  * by calls of ours.  These take locks in ZooKeeper named
- * "advisory/<namespace>/<key>", whose first tier has PostgreSQL's advisory lock
- * of the same key, scope and mode (heavyweight.c).  So they and sessions that
- * take that lock from PostgreSQL exclude each other, and pg_locks shows its
- * holders.
+ * "advisory/<namespace>/<key>", whose first tier has PostgreSQL's advisory
+ * lock of the same key, scope and mode (heavyweight.c).  So they and sessions
+ * that take that lock from PostgreSQL exclude each other, and pg_locks shows
+ * its holders.
  *
  * A plan may be older than the current value of the setting.  So our functions
  * check the setting when they are called: if it is off, they call PostgreSQL's
@@ -22,8 +22,9 @@
  *
  * Calls are replaced in the planner, so that the origin of a query does not
  * matter: the client, a prepared statement, PL/pgSQL, which plans its
- * expressions too, or the body of an SQL function.  By then views and rules are
- * expanded, and the function is known by its OID, whatever the search_path.
+ * expressions too, or the body of an SQL function.  By then views and rules
+ * are expanded, and the function is known by its OID, whatever the
+ * search_path.
  *
  * The query is changed before it is planned.  But the planner adds calls: from
  * the body of an SQL function that it inlines, and from default arguments.  So

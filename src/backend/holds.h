@@ -17,7 +17,7 @@
 #include "core/lock/znode.h"
 #include "lib/ilist.h"
 #include "shared/key.h"
-#include "shared/procs.h"
+#include "shared/slots.h"
 
 /*
  * The holds of one lock, in the order of their acquisition; private to

@@ -31,7 +31,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "shared/compat.h"
-#include "shared/procs.h"
 #include "shared/settings.h"
 #include "shared/slots.h"
 #include "shared/text.h"

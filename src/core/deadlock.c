@@ -78,10 +78,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/lock/note.h"
 #include "core/memory.h"
 #include "core/mutation.h"
 #include "core/siphash.h"
-#include "core/word.h"
 
 #define HEADER			"zklock1"
 #define ENDED			"ended."

@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/word.h"
+#include "core/lock/note.h"
 
 static const char *const application_prefix = "zklock:";
 

@@ -17,7 +17,6 @@
 
 #include "core/lock/claim.h"
 #include "datatype/timestamp.h"
-#include "shared/procs.h"
 #include "shared/slots.h"
 
 /* What a token stands for. */

@@ -15,7 +15,6 @@
 #define ZKLOCK_GRANT_H
 
 #include "core/lock/recipe.h"
-#include "shared/procs.h"
 #include "shared/slots.h"
 
 /* What a slot in the worker's mail asks for. */

@@ -7,8 +7,8 @@
  * shared meanwhile, as by the view pg_locks: no lock is granted or released,
  * and no process leaves a queue or its lock group.  All else is done with the
  * copy, without them.  A process is waiting if its PGPROC.waitLock says so, as
- * for DeadLockCheck().  Prepared transactions, which wait for nothing, are left
- * out.
+ * for DeadLockCheck().  Prepared transactions, which wait for nothing, are
+ * left out.
  *
  * A backend has a request go ahead of the processes that wait.  The lock
  * manager has a process wait behind those that wait for a mode which conflicts
@@ -18,10 +18,10 @@
  * lock together with others, and does not let those wait that wait for all of
  * them, needs the second without the first.  So it says that it holds the lock
  * in such a mode, while it asks for its own.  For others, who may look
- * meanwhile, that is what is true in a moment: they wait for this process, too.
- * Only the mask of what the process holds is changed, under the lock manager's
- * own lock, and changed back; nothing is counted.  The process holds the lock
- * in some weaker mode throughout, so that there is a mask.
+ * meanwhile, that is what is true in a moment: they wait for this process,
+ * too.  Only the mask of what the process holds is changed, under the lock
+ * manager's own lock, and changed back; nothing is counted.  The process holds
+ * the lock in some weaker mode throughout, so that there is a mask.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -48,7 +48,7 @@ typedef struct SessionShared
 	int64		path_bytes;		/* of the session's nodes, at most ... */
 	int			nlocks;			/* ... and for how many locks they are */
 	int64		directories;	/* lock directories made since server start */
-	char		auths[ZK_AUTHS_SIZE];	/* for the worker only */
+	char		auths[ZK_AUTHS_SIZE];	/* the worker's, without a lock */
 	ZkFleetInfo fleet;
 	pg_atomic_flag member_there;	/* clear: see member_miss() */
 	int64		instances_ms;	/* when they were read, as of zk_now_ms() */
@@ -206,25 +206,16 @@ session_write(const ZkSessionInfo *info)
 }
 
 /*
- * session_read_auths, session_write_auths
- *		The credentials that the session has presented; the worker only.
+ * session_auths
+ *		The credentials that the session presents: ZK_AUTHS_SIZE bytes of
+ *		strings, up to an empty one, that belong to the worker.
  *
  * They are kept for the next worker.
  */
-void
-session_read_auths(char auths[ZK_AUTHS_SIZE])
+char *
+session_auths(void)
 {
-	LWLockAcquire(session_lock, LW_SHARED);
-	memcpy(auths, shared->auths, ZK_AUTHS_SIZE);
-	LWLockRelease(session_lock);
-}
-
-void
-session_write_auths(const char auths[ZK_AUTHS_SIZE])
-{
-	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	memcpy(shared->auths, auths, ZK_AUTHS_SIZE);
-	LWLockRelease(session_lock);
+	return shared->auths;
 }
 
 /*

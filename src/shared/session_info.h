@@ -138,8 +138,7 @@ extern bool proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event);
 /* the worker */
 extern void worker_set_latch(Latch *latch);
 extern void session_write(const ZkSessionInfo *info);
-extern void session_read_auths(char auths[ZK_AUTHS_SIZE]);
-extern void session_write_auths(const char auths[ZK_AUTHS_SIZE]);
+extern char *session_auths(void);
 extern void path_bytes_write(int64 bytes, int nlocks);
 extern void directories_count(void);
 extern void session_write_fleet(const ZkFleetInfo *info);

@@ -93,11 +93,17 @@
  *
  * The mail is read and changed under its spinlock, which may be taken inside
  * any LWLock; "waiting", which follows from the rest, is read without it.
- * "mailed" is set and cleared under the partition lock, and stays set until the
- * worker has opened the mail under that lock, so that a slot is neither linked
- * twice nor removed meanwhile; until then that lock guards the links of a chain
- * that the worker has collected.  The functions that release partition locks
- * wake the worker for the slots mailed under them.
+ * "mailed" is set and cleared under the partition lock, and stays set until
+ * the worker has opened the mail under that lock, so that a slot is neither
+ * linked twice nor removed meanwhile; until then that lock guards the links of
+ * a chain that the worker has collected.  The functions that release partition
+ * locks wake the worker for the slots mailed under them.
+ *
+ * The ZkProcLocks are of a fixed number.  A backend takes one for each slot
+ * that it wants, and gives it back when it neither wants nor holds the slot.
+ * A spinlock, taken inside partition locks, guards the free list and the
+ * counts.  The slot of a free one is NULL, so that a process that scans them
+ * with procs_used() and proc_at() can tell: see proc_lock_slot().
  *
  * What all slots share, SlotsShared, consists of atomics.
  *
@@ -110,6 +116,10 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
+#include "core/mutation.h"
+#include "core/remote.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "shared/clock.h"
@@ -122,6 +132,7 @@
 #include "storage/latch.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/guc.h"
 
 #define ZK_TRANCHE		"zklock"
 
@@ -131,6 +142,19 @@ typedef struct SlotsShared
 	pg_atomic_uint32 release_time;	/* see slots_release_time() */
 	ConditionVariable room;		/* broadcast when a slot is free again */
 } SlotsShared;
+
+/* What backends want or hold. */
+typedef struct ProcsShared
+{
+	slock_t		lock;
+	int			nused;
+	int			nused_ever;		/* those from here on were never in use */
+	uint32		nclaim_losses;	/* see procs_claim_losses() */
+	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
+								 * since it is only ever set */
+	ZkProcLock *free;
+	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
+} ProcsShared;
 
 /* The worker's mail. */
 typedef struct MailShared
@@ -144,10 +168,32 @@ typedef struct MailShared
 } MailShared;
 
 static SlotsShared *counts = NULL;
+static ProcsShared *pool = NULL;
 static MailShared *mail = NULL;
 static bool mail_is_due = false;	/* send_mail() is to wake the worker */
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
+
+/* Is this a superuser's session?  See procs_note_role(). */
+static bool of_superuser = false;
+
+/*
+ * procs_max
+ *		The maximum number of wants and holds: one for each lock, and a reserve
+ *		for shared ones.
+ */
+int
+procs_max(void)
+{
+	return zklock_max_locks + MaxBackends;
+}
+
+static Size
+procs_size(void)
+{
+	return offsetof(ProcsShared, procs) +
+		mul_size(procs_max(), sizeof(ZkProcLock));
+}
 
 /*
  * slots_request_shmem
@@ -162,7 +208,24 @@ slots_request_shmem(void)
 	RequestNamedLWLockTranche(ZK_TRANCHE, ZK_PARTITIONS);
 	keys_request_shmem();
 	RequestAddinShmemSpace(sizeof(MailShared));
-	procs_request_shmem();
+	RequestAddinShmemSpace(procs_size());
+}
+
+/* AddinShmemInitLock is held. */
+static void
+startup_procs(void)
+{
+	bool		found;
+
+	pool = ShmemInitStruct("zklock procs", procs_size(), &found);
+	if (!found)
+	{
+		memset(pool, 0, procs_size());
+		SpinLockInit(&pool->lock);
+		for (int i = 0; i < procs_max() - 1; i++)
+			pool->procs[i].next = &pool->procs[i + 1];
+		pool->free = &pool->procs[0];
+	}
 }
 
 /* AddinShmemInitLock is held. */
@@ -200,7 +263,7 @@ slots_startup_shmem(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	keys_startup_shmem();
 	startup_mail();
-	procs_startup_shmem();
+	startup_procs();
 	counts = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
 	if (!found)
 	{
@@ -610,6 +673,169 @@ slot_read_contender(ZkSlot *slot, ZkContender *contender)
 	return state;
 }
 
+/*
+ * procs_in_use
+ *		How many wants and holds are there?
+ */
+int
+procs_in_use(void)
+{
+	int			n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nused;
+	SpinLockRelease(&pool->lock);
+	return n;
+}
+
+/*
+ * procs_used
+ *		How many ZkProcLocks, from the first, were ever in use?
+ */
+int
+procs_used(void)
+{
+	int			n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nused_ever;
+	SpinLockRelease(&pool->lock);
+	return n;
+}
+
+/*
+ * proc_at
+ *		The ZkProcLock with this number, below procs_used(); it may be in use
+ *		or not.
+ */
+ZkProcLock *
+proc_at(int i)
+{
+	return &pool->procs[i];
+}
+
+/*
+ * procs_note_role
+ *		Note whether the session is a superuser's, for the ZkProcLocks that it
+ *		takes from now on.
+ *
+ * This may read a catalog, so it is done neither under a partition lock nor in
+ * a wait without a snapshot.
+ */
+void
+procs_note_role(void)
+{
+	of_superuser = superuser_arg(MyProc->roleId);
+}
+
+/*
+ * proc_new
+ *		Take a ZkProcLock from the free ones; NULL if there is none.
+ */
+ZkProcLock *
+proc_new(void)
+{
+	ZkProcLock *proc;
+	RemoteSession origin;
+
+	if (!pool->remote_seen &&
+		remote_of_application(application_name, &origin))
+		pool->remote_seen = true;
+	SpinLockAcquire(&pool->lock);
+	proc = pool->free;
+	if (proc)
+	{
+		pool->free = proc->next;
+		pool->nused++;
+		pool->nused_ever = Max(pool->nused_ever,
+							   (int) (proc - pool->procs) + 1);
+	}
+	SpinLockRelease(&pool->lock);
+	if (proc)
+	{
+		memset(proc, 0, sizeof(ZkProcLock));
+		proc->superuser = of_superuser;
+	}
+	return proc;
+}
+
+/*
+ * procs_remote_seen
+ *		Has a session that works for another instance's, by postgres_fdw, ever
+ *		wanted a lock here?
+ */
+bool
+procs_remote_seen(void)
+{
+	return pool->remote_seen;
+}
+
+/*
+ * proc_free
+ *		Give back a ZkProcLock that belongs to no slot.
+ */
+void
+proc_free(ZkProcLock *proc)
+{
+	SpinLockAcquire(&pool->lock);
+	proc->next = pool->free;
+	pool->free = proc;
+	pool->nused--;
+	SpinLockRelease(&pool->lock);
+}
+
+/*
+ * proc_has_role
+ *		Does a backend have a role?  An autovacuum worker does not.
+ *
+ * The partition lock is held.  The role does not change after authentication.
+ */
+bool
+proc_has_role(const ZkProcLock *proc)
+{
+	return OidIsValid(proc_backend(proc)->roleId);
+}
+
+/* Cancel a backend's statement, or end it; the partition lock is held. */
+static bool
+signal_backend(const ZkProcLock *proc, int signo)
+{
+	int			pid = proc_backend(proc)->pid;
+
+	return pid != 0 && kill(-pid, signo) == 0;
+}
+
+/*
+ * proc_cancel
+ *		Cancel a backend's statement, if it holds its slot; returns whether it
+ *		was canceled.
+ *
+ * Not once its commit has begun: a signal would only cut short its wait for a
+ * synchronous standby.  The partition lock is held exclusively, so that the
+ * backend neither ends nor begins its commit meanwhile.
+ */
+bool
+proc_cancel(const ZkProcLock *proc)
+{
+	return proc->granted && !proc->lost && !proc->committing &&
+		!proc->is_claim && signal_backend(proc, SIGINT);
+}
+
+/*
+ * procs_claim_losses
+ *		How many claims have been lost, ever.
+ */
+uint32
+procs_claim_losses(void)
+{
+	uint32		n;
+
+	SpinLockAcquire(&pool->lock);
+	n = pool->nclaim_losses;
+	SpinLockRelease(&pool->lock);
+	return n;
+}
+
 /* "held" or the chain has changed; the spinlock is held. */
 static void
 set_waiting(void)
@@ -752,6 +978,31 @@ slots_collect_ends(int64 *ends, bool *all)
 }
 
 /*
+ * Mark that a backend has lost what it holds.
+ *
+ * Its statement is canceled; but not a commit that has passed its check (see
+ * proc_cancel()), nor a call that begins again.  With
+ * zklock.terminate_on_loss, the loss of a session-scoped hold ends the
+ * session; behind such a commit, slot_end_commit() does that.  The caller is
+ * the worker, and holds the partition lock exclusively.
+ */
+static void
+proc_lose(ZkProcLock *proc)
+{
+	proc->lost = true;
+	if (proc->is_claim)
+	{
+		SpinLockAcquire(&pool->lock);
+		pool->nclaim_losses++;
+		SpinLockRelease(&pool->lock);
+	}
+	else if (!proc->committing && !proc->provisional)
+		(void) signal_backend(proc, proc->terminates &&
+							  !ZK_MUTATED(ZK_LOSS_CANCELS) ?
+							  SIGTERM : SIGINT);
+}
+
+/*
  * slot_lose_holders
  *		Mark that the holders have lost the lock; the partition lock is held
  *		exclusively.
@@ -767,8 +1018,8 @@ slot_lose_holders(ZkSlot *slot)
 		if (!proc->granted || proc->lost)
 			continue;
 		slot_end_watch(proc);
-		proc_lose(proc);
 		stats_lost(&slot->key);
+		proc_lose(proc);
 		proof_wake_waiters();
 	}
 }

@@ -18,6 +18,7 @@
 #define ZKLOCK_SLOTS_H
 
 #include "core/lock/znode.h"
+#include "datatype/timestamp.h"
 #include "shared/key.h"
 #include "shared/outcome.h"
 #include "storage/condition_variable.h"
@@ -63,11 +64,58 @@ typedef struct ZkSlotUse
 								 * come */
 } ZkSlotUse;
 
-/* The most generations of waits and holds that slots_collect_ends() returns. */
+/* The most generations that slots_collect_ends() returns. */
 #define SLOTS_MAX_ENDS		256
 
 /* See slots_private.h. */
 typedef struct ZkSlot ZkSlot;
+
+/* In place of a deadlock's number: the victim requeues in tier 1. */
+#define ZK_VICTIM_REQUEUES	PG_UINT32_MAX
+
+/*
+ * What one backend or claim wants or holds of a slot, as a PROCLOCK is for the
+ * lock manager.  Kept small, since there may be many.  "committing" and
+ * "watched", which alone may change under a shared lock, have a byte each.
+ */
+typedef struct ZkProcLock
+{
+	struct ZkSlot *slot;
+	struct ZkProcLock *next;	/* of the same slot, or of the free list */
+	int			procno;			/* number of its PGPROC */
+	bool		granted;		/* holds the slot; else wants it */
+	bool		lost;			/* granted, but the contender is gone */
+	bool		committing;		/* past the commit check: not to be canceled */
+	bool		watched;		/* a scan for deadlocks has seen it: the worker
+								 * hears when it ends (slot_end_watch()) */
+	uint8		kind;			/* ZnodeKind of the contender that it wanted */
+	bool		asked:1;		/* has asked for a contender */
+	bool		ready:1;		/* has the heavyweight lock, and only waits
+								 * for the slot */
+	bool		session:1;		/* has a session-scoped hold */
+	bool		watches:1;		/* wants nothing but to see the slot's
+								 * contender go */
+	bool		provisional:1;	/* of a call that has not got all its locks
+								 * yet, and begins again when it loses one */
+	bool		tries:1;		/* wants any of several, but waits behind no
+								 * one */
+	bool		terminates:1;	/* the session ends if it loses its
+								 * session-scoped hold */
+	bool		advisory:1;		/* the lock stands for an advisory lock of its
+								 * database */
+	bool		superuser:1;	/* of a superuser's session */
+	bool		is_claim:1;		/* granted: of a claim, not of a process */
+	bool		uses_claim:1;	/* granted: beside a claim, or one that was */
+	bool		retaken:1;		/* granted: it found the slot retained */
+	uint16		alternatives:9; /* not granted: number of slots of which it
+								 * wants any; 0: this very one */
+	uint32		victim_of;		/* number of the deadlock that ends the wait,
+								 * or 0, or ZK_VICTIM_REQUEUES */
+	int64		since;			/* start of the want or hold, as of
+								 * zk_now_us() */
+	TimestampTz xact_start;		/* start of the transaction that wanted it; of
+								 * a claim, its number */
+} ZkProcLock;
 
 /* module load */
 extern void slots_request_shmem(void);
@@ -77,6 +125,9 @@ extern bool slots_available(void);
 /* for a slot in use, without its partition lock */
 extern const ZkKey *slot_key(const ZkSlot *slot);
 extern ConditionVariable *slot_cv(ZkSlot *slot);
+
+/* backends, before they want a lock */
+extern void procs_note_role(void);
 
 /* to wait for a free slot */
 extern ConditionVariable *slots_room_cv(void);
@@ -90,5 +141,6 @@ extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 extern void slots_detach_worker(void);
 extern void slots_hold_mail(bool held);
 extern int	slots_collect_ends(int64 *ends, bool *all);
+extern bool procs_remote_seen(void);
 
 #endif							/* ZKLOCK_SLOTS_H */

@@ -17,9 +17,9 @@
 
 #include "core/lock/turn.h"
 #include "lib/ilist.h"
-#include "shared/procs_private.h"
 #include "shared/slots.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "utils/hsearch.h"
 
 #define ZK_PARTITIONS		64
@@ -79,6 +79,20 @@ struct ZkSlot
 	slist_node	mail_node;
 };
 
+/*
+ * proc_backend
+ *		The PGPROC of the backend.
+ *
+ * It stays that backend's while the partition lock is held, since a backend
+ * gives back its ZkProcLocks before it ends.  Without the lock, or of a claim,
+ * it may belong to any other backend, or to none (pid 0).
+ */
+static inline PGPROC *
+proc_backend(const ZkProcLock *proc)
+{
+	return &ProcGlobal->allProcs[proc->procno];
+}
+
 /* the partition locks */
 extern void slot_lock(const ZkSlot *slot, LWLockMode mode);
 extern void slot_unlock(const ZkSlot *slot);
@@ -116,6 +130,18 @@ extern void slot_end_watch(ZkProcLock *proc);
 extern bool mail_is_waiting(void);
 extern void mail_clear(void);
 extern slist_node *mail_collect(void);
+
+/* what backends want or hold */
+extern int	procs_max(void);
+extern int	procs_in_use(void);
+extern int	procs_used(void);
+extern ZkProcLock *proc_at(int i);
+extern ZkProcLock *proc_new(void);
+extern void proc_free(ZkProcLock *proc);
+extern bool proc_has_role(const ZkProcLock *proc);
+extern bool proc_cancel(const ZkProcLock *proc);
+extern uint32 procs_claim_losses(void);
+
 
 /* in take.c: holders; the partition lock is held exclusively */
 extern void slot_add_proc(ZkProcLock *proc);

@@ -7,11 +7,11 @@
  * them.  Each is an atomic, which any process may add to or read at any time,
  * also in transaction callbacks, without a lock.  A reader may see a call in
  * one counter and not yet in another, and a reset may come between the two;
- * nothing depends on them.  All backends share the counters' cache lines, which
- * is no bottleneck: a take and a release cost four to six atomic additions, and
- * each take has gone through the heavyweight lock and the slot of its name,
- * and, unless the lock was handed off, through ZooKeeper.  The numbers of locks
- * taken and released are the sums of the histograms' buckets.
+ * nothing depends on them.  All backends share the counters' cache lines,
+ * which is no bottleneck: a take and a release cost four to six atomic
+ * additions, and each take has gone through the heavyweight lock and the slot
+ * of its name, and, unless the lock was handed off, through ZooKeeper.  The
+ * numbers of locks taken and released are the sums of the histograms' buckets.
  *
  * Those of single locks are for the view zk_stat_locks.  There is room for
  * zklock.max_tracked_locks locks.  When it is full, a new lock takes the entry
@@ -21,8 +21,8 @@
  * hash of its path: two locks with the same hash are counted as one.
  *
  * The counters of locks survive a restart of the server in a file that the
- * postmaster writes at shutdown, and reads and removes at start.  A crash loses
- * them, and a damaged file is ignored.
+ * postmaster writes at shutdown, and reads and removes at start.  A crash
+ * loses them, and a damaged file is ignored.
  *
  * Locking protocol.  The hash table from id to entry, and the ids and paths of
  * all entries, are changed under the LWLock of the tranche ZK_TRANCHE, held

@@ -14,7 +14,6 @@
 #define ZKLOCK_TAKE_H
 
 #include "shared/outcome.h"
-#include "shared/procs.h"
 #include "shared/session_info.h"
 #include "shared/slots.h"
 

@@ -19,7 +19,7 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
-#include "core/word.h"
+#include "core/lock/note.h"
 #include "mb/pg_wchar.h"
 #include "shared/text.h"
 

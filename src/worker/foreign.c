@@ -25,7 +25,7 @@
 
 #include "core/remote.h"
 #include "shared/compat.h"
-#include "shared/procs.h"
+#include "shared/slots.h"
 #include "storage/proc.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"

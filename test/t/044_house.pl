@@ -139,7 +139,7 @@ plant('others include it, or get it through another header',
 
 # folders
 plant('folders include what they may',
-	{   'core/deadlock/planted.h' => include('"core/lock/znode.h"', '"core/word.h"'),
+	{   'core/deadlock/planted.h' => include('"core/lock/znode.h"', '"core/request.h"'),
 		'worker/zookeeper/planted.h' => include('"core/lock/znode.h"', '"worker/wake.h"'),
 		'worker/lock/planted.h' => include('"worker/zookeeper/planted.h"'),
 		'worker/deadlock/planted.h' => include('"core/deadlock/planted.h"',

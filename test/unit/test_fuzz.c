@@ -31,7 +31,6 @@
 #include "core/lock/znode.h"
 #include "core/reason.h"
 #include "core/remote.h"
-#include "core/word.h"
 #include "soak.h"
 
 #define TEXT_SIZE	4096

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * test_member.c
- *		Unit tests of members in note.c: znodes below %clusters, and what conflicts.
+ *		Unit tests of members in note.c: their znodes, and what conflicts.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-#include "core/word.h"
+#include "core/lock/znode.h"
 
 #define DAY_US	(INT64_C(86400) * 1000000)
 
@@ -57,7 +57,7 @@ static bool
 are_digits(const char *string, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (word_hex_digit(string[i]) < 0)
+		if (znode_hex_digit(string[i]) < 0)
 			return false;
 	return true;
 }
@@ -102,8 +102,8 @@ claim_parse_token(const char *string, int len, ClaimToken *token)
 	memcpy(token->instance, string, CLAIM_ID_SIZE - 1);
 	token->instance[CLAIM_ID_SIZE - 1] = '\0';
 	for (int i = 0; i < CLAIM_SECRET_BYTES; i++)
-		token->secret[i] = (uint8_t) (word_hex_digit(secret[2 * i]) << 4 |
-									  word_hex_digit(secret[2 * i + 1]));
+		token->secret[i] = (uint8_t) (znode_hex_digit(secret[2 * i]) << 4 |
+									  znode_hex_digit(secret[2 * i + 1]));
 	return true;
 }
 

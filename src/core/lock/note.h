@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * note.h
- *		The data of znodes: of a contender, and of an instance.
+ *		The data of znodes: the grammar of all that zklock writes, and the
+ *		notes of contenders and of instances.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -14,10 +15,32 @@
 #define ZKLOCK_NOTE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/lock/znode.h"
-#include "core/word.h"
+
+/* The size of a decoded value, with its terminating zero. */
+#define WORD_VALUE_SIZE 128
+
+/* The size that one byte of another client may become: \xNN. */
+#define WORD_ESCAPE_SIZE 4
+
+/* Some bytes of a note, not terminated. */
+typedef struct Bytes
+{
+	const char *data;
+	int			len;
+} Bytes;
+
+/* A string being written; what does not fit is left out. */
+typedef struct Writer
+{
+	char	   *data;
+	int			len;
+	int			size;			/* with the terminating zero */
+	bool		full;			/* something did not fit */
+} Writer;
 
 /* The longest note that we write, with its terminating zero. */
 #define NOTE_SIZE		256
@@ -136,6 +159,21 @@ typedef struct MemberMark
 	int64_t		czxid;			/* of the znode */
 	int32_t		version;		/* of its data */
 } MemberMark;
+
+/* words */
+extern Bytes word_bytes(const char *data, int len);
+extern bool word_bytes_are(Bytes bytes, const char *text);
+extern bool word_next(Bytes *rest, Bytes *word);
+extern void word_put_byte(Writer *writer, char byte);
+extern void word_put_text(Writer *writer, const char *text);
+extern void word_put_encoded(Writer *writer, Bytes bytes, bool percent);
+extern int	word_printable(Bytes bytes, bool ascii, char *text, int size);
+extern bool word_decode(Bytes bytes, char *text, int size);
+extern bool word_parse_text(Bytes bytes, char *text, int size);
+extern bool word_parse_unsigned(Bytes bytes, unsigned base, uint64_t max,
+								uint64_t *number);
+extern bool word_parse_number(Bytes bytes, int *number);
+extern void word_set_text(char text[WORD_VALUE_SIZE], const char *from);
 
 /* contenders */
 extern void note_set_contender(Note *note, const char *host, int port,

@@ -24,8 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/word.h"
-
 #define CONTENDER_PREFIX	"_c_"
 
 /* The text between the UUID and the sequence number, by ZnodeKind. */
@@ -62,6 +60,17 @@ hex_value(char c)
 		return -1;
 	p = strchr(hex_upper, c);
 	return p ? (int) (p - hex_upper) : -1;
+}
+
+/* The value of a hexadecimal digit in lower case; -1: it is none. */
+int
+znode_hex_digit(char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	if (digit >= 'a' && digit <= 'f')
+		return digit - 'a' + 10;
+	return -1;
 }
 
 /*
@@ -258,8 +267,8 @@ znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
 
 		if (*c == '-')
 			c++;
-		high = word_hex_digit(c[0]);
-		low = high < 0 ? -1 : word_hex_digit(c[1]);
+		high = znode_hex_digit(c[0]);
+		low = high < 0 ? -1 : znode_hex_digit(c[1]);
 		if (low < 0)
 			return false;
 		uuid[i] = (uint8_t) (high << 4 | low);

@@ -77,6 +77,7 @@ extern int	znode_encode_name(const char *name, size_t len,
 							  char *encoded, size_t size);
 extern int	znode_decode_name(const char *encoded, char *name, size_t size);
 extern const char *znode_check_root(const char *root);
+extern int	znode_hex_digit(char digit);
 
 extern void znode_make_uuid(uint8_t uuid[ZNODE_UUID_BYTES]);
 extern void znode_write_uuid(const uint8_t uuid[ZNODE_UUID_BYTES],

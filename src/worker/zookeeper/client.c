@@ -6,20 +6,19 @@
  * The handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
- * appends it to the queue of events, and wakes the main thread.  Code
- * that runs in other threads is only in this file, where comments mark it.
+ * appends it to the queue of events, and wakes the main thread.  Code that
+ * runs in other threads is only in this file, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
  * which may be resolving names.  Either may take long, so a thread of ours
  * does it.  That thread starts with the same signals blocked as the library's,
- * and then ends.  The main thread has no handle meanwhile.  Events
- * of a handle are not delivered before the main thread has the handle, and are
- * dropped once it has given the handle up, except lines of the library's log
- * and the last event (CLIENT_EVENT_CLOSED), behind which another handle may be
- * made.  A handle that is no longer wanted when it has been
- * made is closed by the same thread.  A process that ends waits for none of
- * these threads.
+ * and then ends.  The main thread has no handle meanwhile.  Events of a handle
+ * are not delivered before the main thread has the handle, and are dropped
+ * once it has given the handle up, except lines of the library's log and the
+ * last event (CLIENT_EVENT_CLOSED), behind which another handle may be made.
+ * A handle that is no longer wanted when it has been made is closed by the
+ * same thread.  A process that ends waits for none of these threads.
  *
  * Operations.  Each has a request and its answer (core/request.h), which the
  * callback fills in.  So it must not be freed between the request and the
@@ -29,11 +28,11 @@
  * CLIENT_OPENING, which the thread that makes the handle checks; otherwise the
  * state belongs to the main thread.  The lock is held for a few assignments,
  * and not while the eventfd is read or written.  No PostgreSQL error leaves it
- * held.  "opening" is set before the thread that reads it starts, and not again
- * before the handle is closed.  The contents of a ClientEvent, an Operation or a
- * Multi belong to the library's threads from the request until the callback
- * has queued it, and to the main thread otherwise.  To free such memory
- * earlier, the main thread closes the handle first and waits for
+ * held.  "opening" is set before the thread that reads it starts, and not
+ * again before the handle is closed.  The contents of a ClientEvent, an
+ * Operation or a Multi belong to the library's threads from the request until
+ * the callback has queued it, and to the main thread otherwise.  To free such
+ * memory earlier, the main thread closes the handle first and waits for
  * CLIENT_EVENT_CLOSED.
  *
  * The main loop waits on an eventfd.  The events that wake the main thread are
@@ -48,9 +47,7 @@
  * the session ends at the wrong moment (ZOOKEEPER-2802).  flight.c has one
  * exception, which asks no server.
  *
- * Faults.
- *
- * Signals.  PostgreSQL's handlers must run in the main thread only.  So the
+ * Faults.  PostgreSQL's handlers must run in the main thread only.  So the
  * library's threads start with all signals blocked but SIGQUIT, whose handler
  * only calls _exit(), and those of a fault.
  *
@@ -83,8 +80,8 @@
  *
  * A thread that corrupts the heap before it is parked would kill the main
  * thread.  So the functions by which the library frees what it may not have
- * parsed are ours (deallocate_*), and free only what looks parsed.  check_stand_ins()
- * checks that the library calls ours.
+ * parsed are ours (deallocate_*), and free only what looks parsed.
+ * check_stand_ins() checks that the library calls ours.
  *
  * The handler runs in any thread.  What it shares with the main thread is set
  * before the library has threads (wake_fd, main_thread, deadline), or is a
@@ -640,14 +637,6 @@ callback_data(int rc, const char *value, int value_len,
 	post_answer(op, code);
 }
 
-/* Does operation "one" report to the events of operation "that"? */
-static bool
-is_part(const Multi *multi, int one, int that)
-{
-	return one == that ||
-		(one >= 0 && one == that - 1 && multi->ops[one] == NULL);
-}
-
 /*
  * A multi can fail in two ways.  If one of its operations fails, that one has
  * its error, those before it have none, and those after it have
@@ -660,6 +649,7 @@ callback_multi(int rc, const void *data)
 	const Multi *multi = data;
 	bool		one_failed = false;
 	int			failed = -1;
+	int			answered;		/* part that has the answer to what failed */
 
 	for (int i = 0; i < multi->count; i++)
 	{
@@ -670,6 +660,7 @@ callback_multi(int rc, const void *data)
 		else if (failed < 0 && own < ZAPIERROR && own != ZRUNTIMEINCONSISTENCY)
 			failed = i;
 	}
+	answered = failed >= 0 && multi->ops[failed] == NULL ? failed + 1 : failed;
 	for (int i = 0; i < multi->count; i++)
 	{
 		Operation  *op = multi->ops[i];
@@ -678,7 +669,7 @@ callback_multi(int rc, const void *data)
 
 		if (op == NULL)
 			continue;
-		if (!one_failed || multi->count == 1 || is_part(multi, failed, i))
+		if (!one_failed || multi->count == 1 || i == answered)
 			;
 		else if (multi->is_batch)
 			code = CLIENT_BATCH_FAILED;
@@ -930,9 +921,10 @@ check_library(void)
 }
 
 /*
- * Does the library call our functions in place of its own?  It does not if it was linked before zklock was loaded.
- * zookeeper_process() first asks whether its handle is unrecoverable; for a
- * handle with all bits set, the library answers that it is.
+ * Does the library call our functions in place of its own?  It does not if it
+ * was linked before zklock was loaded.  zookeeper_process() first asks whether
+ * its handle is unrecoverable; for a handle with all bits set, the library
+ * answers that it is.
  */
 static void
 check_stand_ins(void)
@@ -974,7 +966,7 @@ client_init(void)
 	return wake_fd;
 }
 
-/* Errors: FATAL if there can be no thread, or as for client_enter_library(). */
+/* Errors: FATAL if there is no thread, or as for client_enter_library(). */
 static void
 start_thread(void *(*function) (void *))
 {

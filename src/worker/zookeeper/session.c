@@ -78,9 +78,9 @@
 #include <unistd.h>
 
 #include "core/lock/lease.h"
+#include "core/lock/note.h"
 #include "core/mutation.h"
 #include "core/reason.h"
-#include "core/word.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
 #include "shared/settings.h"
@@ -171,8 +171,7 @@ static struct
 	bool		closing;		/* the server stops, and nothing is held */
 }			current;
 
-/* What the session presents, in the form of session_write_auths(). */
-static char auths[ZK_AUTHS_SIZE];
+static char *auths;				/* session_auths() */
 
 static const struct
 {
@@ -1131,14 +1130,14 @@ forget_auth(char *auth)
 {
 	size_t		len = strlen(auth) + 1;
 
-	memmove(auth, auth + len, auths + sizeof(auths) - (auth + len));
+	memmove(auth, auth + len, auths + ZK_AUTHS_SIZE - (auth + len));
 }
 
 /* Begin with what the previous worker presented. */
 void
 auths_attach(void)
 {
-	session_read_auths(auths);
+	auths = session_auths();
 }
 
 /*
@@ -1154,21 +1153,20 @@ auths_collect(bool needed)
 	char	   *end = auths;
 
 	if (!status_is_alive() || !needed)
-		memset(auths, 0, sizeof(auths));
+		memset(auths, 0, ZK_AUTHS_SIZE);
 	if (zklock_auth[0] != '\0' && find_auth(zklock_auth) == NULL)
 	{
 		for (;;)
 		{
 			for (end = auths; end[0] != '\0'; end += strlen(end) + 1)
 				;
-			if (end + need < auths + sizeof(auths))
+			if (end + need < auths + ZK_AUTHS_SIZE)
 				break;
 			forget_auth(auths); /* the oldest of many */
 		}
 		memcpy(end, zklock_auth, need);
 		end[need] = '\0';
 	}
-	session_write_auths(auths);
 }
 
 /* Does the session present more than one credential? */
@@ -1200,8 +1198,6 @@ auths_forget_refused(void)
 {
 	char	   *refused = find_auth(zklock_auth);
 
-	if (refused == NULL)
-		return;
-	forget_auth(refused);
-	session_write_auths(auths);
+	if (refused != NULL)
+		forget_auth(refused);
 }

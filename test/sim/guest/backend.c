@@ -26,7 +26,6 @@
 #include "shared/claims.h"
 #include "shared/clock.h"
 #include "shared/deadlocks.h"
-#include "shared/procs_private.h"
 #include "shared/reads.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"

@@ -16,11 +16,11 @@
 #include "core/deadlock.h"
 #include "shared/claims.h"
 #include "shared/clock.h"
-#include "shared/procs.h"
 #include "shared/session_info.h"
+#include "shared/slots.h"
 #include "shared/slots_private.h"
-#include "worker/lifecycle.h"
 #include "worker/directories.h"
+#include "worker/lifecycle.h"
 #include "worker/waits.h"
 #include "worker/wake.h"
 #include "worker/zookeeper/flight_private.h"
@@ -40,8 +40,8 @@ extern void __real_lease_write(int64 until_ms, uint32 ticket);
 extern void __wrap_lease_write(int64 until_ms, uint32 ticket);
 extern void __real_lifecycle_end_restored(void);
 extern void __wrap_lifecycle_end_restored(void);
-extern void __real_proc_lose(ZkProcLock *proc);
-extern void __wrap_proc_lose(ZkProcLock *proc);
+extern void __real_stats_lost(const ZkKey *key);
+extern void __wrap_stats_lost(const ZkKey *key);
 extern uint32 __real_proof_ask(void);
 extern uint32 __wrap_proof_ask(void);
 extern void __real_lease_shorten(int64 until_ms);
@@ -83,14 +83,23 @@ __wrap_session_write(const ZkSessionInfo *info)
 	__real_session_write(info);
 }
 
+/* For each holder of a slot that is lost, ahead of the signal that it gets. */
 void
-__wrap_proc_lose(ZkProcLock *proc)
+__wrap_stats_lost(const ZkKey *key)
 {
-	check_lost(instance_number(sim_instance()), proc->slot->key.name);
-	if (proc->terminates && !proc->provisional)
-		check_terminated(instance_number(sim_instance()),
-						 proc_backend(proc)->pid);
-	__real_proc_lose(proc);
+	int			n = procs_used();
+
+	check_lost(instance_number(sim_instance()), key->name);
+	for (int i = 0; i < n; i++)
+	{
+		const ZkProcLock *proc = proc_at(i);
+
+		if (proc->slot != NULL && &proc->slot->key == key && proc->granted &&
+			proc->terminates && !proc->provisional)
+			check_terminated(instance_number(sim_instance()),
+							 proc_backend(proc)->pid);
+	}
+	__real_stats_lost(key);
 }
 
 uint32

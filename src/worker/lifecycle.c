@@ -905,6 +905,7 @@ shut_down(void)
 	if (!may_close_session())
 		return;
 	close_session();
+	fleet_end_session();
 	status()->client_id = 0;
 	session_write(status());
 

@@ -133,6 +133,10 @@ my $foreign = $zk->client(timeout => 60);
 		sub { $session->run("SELECT coalesce(worker_pid, $worker) <> $worker AND state = 'connected' FROM zk_session")->{out} eq 't' },
 		'another worker while the server stops');
 	$session->run_ok("SELECT zk_lock('x')", 'locks work with it');
+	poll_until(sub { $session->run('SELECT count(*) FROM zk_fleet()')->{out} == 1 },
+		'its znode');
+	unlike(substr(slurp_file($a->logfile), $offset), qr/older copy/,
+		'another znode of another session is no older copy of it');
 	$offset = -s $a->logfile;
 	$session->quit;
 	poll_until(sub { !-e $a->data_dir . '/postmaster.pid' }, 'the end of a');

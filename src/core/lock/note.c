@@ -134,7 +134,7 @@ word_bytes_are(Bytes bytes, const char *text)
 		memcmp(bytes.data, text, bytes.len) == 0;
 }
 
-static bool
+bool
 word_begins_with(Bytes bytes, const char *text)
 {
 	int			len = (int) strlen(text);

@@ -163,6 +163,7 @@ typedef struct MemberMark
 /* words */
 extern Bytes word_bytes(const char *data, int len);
 extern bool word_bytes_are(Bytes bytes, const char *text);
+extern bool word_begins_with(Bytes bytes, const char *text);
 extern bool word_next(Bytes *rest, Bytes *word);
 extern void word_put_byte(Writer *writer, char byte);
 extern void word_put_text(Writer *writer, const char *text);

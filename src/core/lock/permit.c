@@ -128,7 +128,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/word.h"
+#include "core/lock/note.h"
 
 #define AGREEMENT_PREFIX	"permits="
 

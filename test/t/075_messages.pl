@@ -344,6 +344,11 @@ my $foreign = $zk->client(timeout => 60);
 
 	value($a, "SELECT zk_lock('x$_')") for (1 .. 5);
 	$foreign->disconnect;
+	# one that has not logged the line of late
+	my $before = worker_of($a);
+	kill 'TERM', $before;
+	wait_next_worker($a, $before);
+	wait_connected($a);
 	my $offset = -s $a->logfile;
 	$zk->kill9;
 	$zk->wipe;

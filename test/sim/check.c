@@ -2240,13 +2240,14 @@ check_at_rest(void)
 		if (slots != 0 || procs != 0)
 			sim_violation("leaks", "instance %d: %d slots, %d processes",
 						  i, slots, procs);
+		if (bytes != 0)
+			sim_violation("leaks", "instance %d: %ld bytes of paths", i, bytes);
 		if (ensemble_sessions_of(i) != 1)
 			sim_violation("leaks", "instance %d: %d sessions", i,
 						  ensemble_sessions_of(i));
 		if (ensemble_is_outdated(i))
 			sim_violation("restored", "instance %d has not noticed that "
 						  "ZooKeeper is an older copy", i);
-		sim_trace("instance %d at rest: %ld bytes of paths", i, bytes);
 	}
 	if (library_watches("/zklock/l") > 0)
 		sim_violation("leaks", "%d watches in the library",

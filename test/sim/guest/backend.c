@@ -517,6 +517,16 @@ idle(int64 us)
 	reading_command = false;
 }
 
+/* The next command is there: a signal that came before it is handled first. */
+static void
+end_reading(void)
+{
+	reading_command = true;
+	signals_take();
+	CHECK_FOR_INTERRUPTS();
+	reading_command = false;
+}
+
 /* The transaction is about to commit: under which locks? */
 void
 note_holds(void)
@@ -698,6 +708,7 @@ run_backend(void)
 		CurrentMemoryContext = MessageContext;
 		in_block = xact_is_open() || failed;
 		workload_next(client, &statement);
+		end_reading();
 		if (statement.step == STEP_END)
 			proc_exit(0);
 		if (is_skipped(&statement))

@@ -629,7 +629,9 @@ sub has_session
 	my ($self, $id) = @_;
 	my $i = $self->_servers > 1 ? $self->leader : 0;
 
-	return $self->fourlw('dump', $i) =~ /\b\Q$id\E\b/;
+	# connections are there for a moment longer than their session
+	my ($sessions) = split /^Connections dump:/m, $self->fourlw('dump', $i);
+	return $sessions =~ /\b\Q$id\E\b/;
 }
 
 sub last_change { return ($_[0]->fourlw('srvr') =~ /^Zxid: (\w+)/m)[0]; }

@@ -78,6 +78,7 @@ typedef struct ClaimClient
 	Pending		pending[MAX_PENDING];
 	int			npending;
 	int			latest;			/* the claim that it has taken last, or -1 */
+	int			taking;			/* 1 + the instance in which it takes one, or 0 */
 
 	/* the call under way */
 	bool		calls;
@@ -206,7 +207,10 @@ claims_session(int claim)
 	return claims[claim].session;
 }
 
-/* May the instance have as many claims as it has room for? */
+/*
+ * May the instance have as many claims as it has room for, without the one that
+ * a client takes?
+ */
 bool
 claims_may_fill(int instance)
 {
@@ -215,7 +219,9 @@ claims_may_fill(int instance)
 	for (int i = 0; i < nclaims; i++)
 		n += claims[i].instance == instance &&
 			claims[i].state != CLAIM_GONE;
-	return n >= workload_max_claims();
+	for (int i = 0; i < MAX_CLIENTS; i++)
+		n += clients[i].taking == instance + 1;
+	return n > workload_max_claims();
 }
 
 /*
@@ -261,6 +267,13 @@ find_pending(int number, int claim, bool ends)
 		if (client->pending[i].claim == claim && client->pending[i].ends == ends)
 			return &client->pending[i];
 	return NULL;
+}
+
+/* A client takes a claim, or that has ended. */
+void
+check_claim_taken(int number, bool begins)
+{
+	clients[number].taking = begins ? instance_number(sim_instance()) + 1 : 0;
 }
 
 /* A client has got a token for the lock that it has acquired last. */
@@ -541,6 +554,7 @@ claims_gone(int number)
 		(void) end_call(number);
 	claims_rolled_back(number);
 	clients[number].latest = -1;
+	clients[number].taking = 0;
 }
 
 /* The instance has crashed. */

@@ -178,6 +178,7 @@ typedef enum SimClaimCall
 
 extern const char *claims_token(int claim);
 extern int64_t claims_ttl(int claim);
+extern void check_claim_taken(int backend, bool begins);
 extern void check_claim_given(int backend, int name, int64_t ttl_us,
 							  const char *token);
 extern void check_claim_call(int backend, int claim, SimClaimCall call);

@@ -317,9 +317,10 @@ take_claim(const SimStatement *statement)
 				 true)
 	};
 	bool		isnull;
-	Datum		token = call(statement->try ? zk_try_claim : zk_claim, args, 3,
-							 &isnull);
+	Datum		token;
 
+	check_claim_taken(client, true);
+	token = call(statement->try ? zk_try_claim : zk_claim, args, 3, &isnull);
 	if (!isnull)
 		check_claim_given(client, statement->names[0], statement->ttl_us,
 						  text_to_cstring(DatumGetTextPP(token)));
@@ -418,6 +419,7 @@ lock_statement(const SimStatement *statement)
 	}
 	PG_END_TRY();
 	check_want_end(client);
+	check_claim_taken(client, false);
 	commit_note_statement();
 }
 
@@ -697,6 +699,7 @@ run_backend(void)
 		CurrentMemoryContext = MessageContext;
 		check_failed(client, error_sqlstate(), error_message());
 		fail(in_block, statement.step);
+		check_claim_taken(client, false);
 		FlushErrorState();
 		RESUME_INTERRUPTS();
 		workload_failed(client, error_sqlstate());

@@ -199,6 +199,15 @@ typedef struct DoneAct
 
 #define MAX_ACTS		64
 
+/* A confirm of a deadlock that has been sent, and when the look ahead of it was. */
+typedef struct Confirm
+{
+	char		path[128];
+	int64_t		looked_at;
+}			Confirm;
+
+#define MAX_CONFIRMS	256
+
 typedef struct Acts
 {
 	int64_t		looked_at;
@@ -233,6 +242,8 @@ static Lease leases[MAX_INSTANCES];
 static Lease former_leases[MAX_INSTANCES];	/* of the sessions before those */
 static Acts acts[MAX_INSTANCES];
 static int	nacts;				/* that were carried out */
+static Confirm confirms[MAX_CONFIRMS];	/* the latest */
+static int	nconfirms;			/* ever */
 static Left lefts[MAX_INSTANCES][LEFTS];	/* by the hash of the path */
 static int64_t ended_at[MAX_INSTANCES]; /* a session, in whatever way */
 static int64_t busy_here[MAX_INSTANCES][SIM_MAX_NAMES]; /* as busy_at */
@@ -268,6 +279,7 @@ check_schedule_begin(void)
 	calm_at = 0;
 	excused = (Section){.client = -1};
 	memset(acts, 0, sizeof(acts));
+	nconfirms = 0;
 	nacts = 0;
 	memset(lefts, 0, sizeof(lefts));
 	memset(ended_at, 0, sizeof(ended_at));
@@ -1750,8 +1762,8 @@ find_act(const Client *client)
 
 /*
  * A deadlock may be ended when the cycle is over, by an act that was on its
- * way.  But the cycle was there when it was first confirmed (deadlock.c),
- * whatever has failed; unless a reader is behind a writer's znode, which stays
+ * way.  But the cycle was there at the first look that led to a confirm
+ * (deadlock.c), whatever has failed; unless a reader is behind a writer's znode, which stays
  * for a moment when that has given up.
  */
 static bool
@@ -1790,6 +1802,26 @@ void
 check_look(int instance)
 {
 	acts[instance].looked_at = sim_now();
+}
+
+/* A worker sends the confirm of a deadlock. */
+void
+check_confirm(int instance, const char *path)
+{
+	Confirm    *confirm = &confirms[nconfirms++ % MAX_CONFIRMS];
+
+	snprintf(confirm->path, sizeof(confirm->path), "%s", path);
+	confirm->looked_at = acts[instance].looked_at;
+}
+
+/* When was the look ahead of the latest confirm that was sent with this path? */
+int64_t
+check_confirmed_at(const char *path)
+{
+	for (int i = nconfirms - 1; i >= 0 && i >= nconfirms - MAX_CONFIRMS; i--)
+		if (strcmp(confirms[i % MAX_CONFIRMS].path, path) == 0)
+			return confirms[i % MAX_CONFIRMS].looked_at;
+	return sim_now();
 }
 
 /* A worker sends the end of a deadlock. */

@@ -67,6 +67,8 @@ extern bool check_excuses(void);
 extern bool check_losses(void);
 extern void check_restored(int instance);
 extern void check_expired(int instance, int64_t id);
+extern void check_confirm(int instance, const char *path);
+extern int64_t check_confirmed_at(const char *path);
 extern void check_acted(int instance, const int *pids, int n, bool between,
 						int64_t confirmed_at);
 extern void check_sent_again(const char *path);

@@ -969,6 +969,22 @@ check_sync_check(const zhandle_t *zh)
 					  instance_number(zh->instance));
 }
 
+/* An instance confirms a deadlock: its look at its members is behind it. */
+static void
+note_confirms(zhandle_t *zh, const Request *request)
+{
+	const char *name;
+
+	for (int i = 0; i < request->nops; i++)
+		note_confirms(zh, &request->ops[i]);
+	if (request->kind != REQUEST_CREATE)
+		return;
+	name = strstr(request->path, "/%waits/");
+	if (name != NULL && strncmp(name, "/%waits/ended.", 14) != 0 &&
+		strchr(name, '.') != NULL)
+		check_confirm(instance_number(zh->instance), request->path);
+}
+
 static int
 add_call(zhandle_t *zh, CallKind kind, void *function, const void *data,
 		 const Request *request, watcher_fn watcher, void *context,
@@ -981,6 +997,7 @@ add_call(zhandle_t *zh, CallKind kind, void *function, const void *data,
 		hang(zh);
 	if (zh->state < 0)
 		return ZINVALIDSTATE;
+	note_confirms(zh, request);
 	call = sim_alloc(sizeof(Call));
 	call->kind = kind;
 	call->function = (void (*) (void)) function;

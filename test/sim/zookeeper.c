@@ -925,7 +925,7 @@ has_contender(int instance, const char *path)
 
 /*
  * An act is carried out: each edge is confirmed, and what it is about is there.
- * Returns when it was confirmed, or INT64_MAX.
+ * Returns when the look was that led to its confirm, or INT64_MAX.
  */
 static int64_t
 look_at_edge(int actor, const char *directory, const Cycle *cycle,
@@ -952,7 +952,7 @@ look_at_edge(int actor, const char *directory, const Cycle *cycle,
 					  actor, instance, edge->to);
 	if (edge->keeper[0] != '\0')
 		look_at_znode(actor, edge->keeper);
-	return confirm->ctime;
+	return check_confirmed_at(path);
 }
 
 static void
@@ -980,7 +980,7 @@ look_at_act(int actor, const char *ended)
 		pids[npids++] = edge->pid;
 		between |= edge->keeper[0] != '\0';
 	}
-	check_acted(actor, pids, npids, between, confirmed * 1000);
+	check_acted(actor, pids, npids, between, confirmed);
 }
 
 /* A worker is about to send the end of a deadlock, one at a time. */

@@ -9,7 +9,7 @@
  * lock that is retained happens in shared memory, without the worker; it hears
  * of these from the slot, when the contender is given up.
  *
- * What is retained by habit takes at most an eighth of the slots and of each
+ * What is retained by habit takes at most an eighth of the slots and of the
  * session's room (contender.c): what is beyond that is not.
  *
  * The memory goes with the worker; the next one begins with none.

@@ -93,7 +93,6 @@ typedef struct ZkFleetInfo
 	char		node[MEMBER_NODE_SIZE]; /* "": none yet */
 	char		id[MEMBER_FLEET_SIZE];	/* "" if not known */
 	MemberMark	mark;			/* of the latest write of that */
-	char		mark_id[MEMBER_FLEET_SIZE]; /* the fleet's then */
 	bool		dropped;		/* former credentials are no longer presented,
 								 * and %clusters must exclude them */
 	bool		root_set;		/* the root likewise: we have set its ACL */

@@ -301,12 +301,9 @@ on_closed(const RequestAnswer *in)
 static bool
 is_later(const RequestAnswer *in)
 {
-	bool		later;
+	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
+									in->version);
 
-	if (strcmp(fleet.info.mark_id, fleet.info.id) != 0)
-		memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
-	strlcpy(fleet.info.mark_id, fleet.info.id, sizeof(fleet.info.mark_id));
-	later = member_mark(&fleet.info.mark, in->mzxid, in->czxid, in->version);
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 

@@ -1355,7 +1355,8 @@ check_session(int instance, int64_t id)
 
 	if (lease->id != id)
 	{
-		former_leases[instance] = *lease;
+		if (lease->id != 0)
+			former_leases[instance] = *lease;
 		*lease = (Lease) {.id = id};
 	}
 }

@@ -126,6 +126,8 @@ struct _zhandle
 	int			timeout_ms;
 	clientid_t	id;
 	int64_t		last_zxid;
+	int64_t		mark;			/* of the latest answered write of the instance's
+								 * own znode */
 	uint32_t	xid;
 
 	int			order[MAX_SERVERS]; /* of the addresses */
@@ -254,6 +256,14 @@ call_back(Call *call)
 	}
 }
 
+/* Does it write an instance's own znode? */
+static bool
+is_mark(const Request *request)
+{
+	return request->kind == REQUEST_SET &&
+		strstr(request->path, "/%clusters/") != NULL;
+}
+
 static void
 deliver_next(zhandle_t *zh)
 {
@@ -265,6 +275,8 @@ deliver_next(zhandle_t *zh)
 	if (delivery->call != NULL)
 	{
 		call_back(delivery->call);
+		if (delivery->call->err == ZOK && is_mark(delivery->call->request))
+			zh->mark = delivery->call->reply->stat.mzxid;
 		return;
 	}
 	if (delivery->type == ZOO_SESSION_EVENT)
@@ -1154,6 +1166,9 @@ zoo_aset(zhandle_t *zh, const char *path, const char *buffer, int buflen,
 		.version = version
 	};
 
+	/* the worker has handled the answer to the one before: see fleet.c */
+	if (zh->mark != 0 && is_mark(&request))
+		ensemble_mark(zh->id.client_id, zh->mark);
 	return add_call(zh, CALL_STAT, completion, data, &request, NULL, NULL, NULL);
 }
 

@@ -136,6 +136,8 @@ typedef struct Session
 								 * also if another copy has it again */
 	bool		outdated;		/* writes were lost, which its instance must
 								 * notice: it is to end */
+	int64_t		mark;			/* the zxid of the latest write of its instance's
+								 * own znode whose answer has been handled */
 	int			instance;
 	Connection *connection;		/* the latest */
 	Undeleted  *undeleted;
@@ -1830,46 +1832,16 @@ restore_sessions(void)
 		}
 }
 
-/*
- * Has a session written since the copy, but not its instance's own znode in
- * %clusters?  Then the instance cannot know that ZooKeeper has lost a write:
- * see fleet.c.
- */
+/* Has a session written since the copy? */
 static bool
-is_loss_unnoticed(int64_t id, int end)
+has_lost_writes(int64_t id, int end)
 {
-	bool		wrote = false;
-
 	for (int i = ntxns; i < end; i++)
 		for (int j = 0; j < txns[i]->nchanges; j++)
-		{
-			const Change *change = &txns[i]->changes[j];
-
-			if (txns[i]->author != id || change->kind > CHANGE_SET)
-				continue;
-			if (change->kind == CHANGE_SET &&
-				strncmp(change->path, "/zklock/%clusters/", 18) == 0)
-				return false;
-			wrote = true;
-		}
-	return wrote;
-}
-
-/*
- * How often has a session written its instance's own znode since the copy?
- * Of two such writes the instance has had the answer to the first.
- */
-static int
-count_lost_marks(int64_t id, int end)
-{
-	int			n = 0;
-
-	for (int i = ntxns; i < end; i++)
-		for (int j = 0; j < txns[i]->nchanges; j++)
-			n += txns[i]->author == id &&
-				txns[i]->changes[j].kind == CHANGE_SET &&
-				strncmp(txns[i]->changes[j].path, "/zklock/%clusters/", 18) == 0;
-	return n;
+			if (txns[i]->author == id &&
+				txns[i]->changes[j].kind <= CHANGE_SET)
+				return true;
+	return false;
 }
 
 /* End a session as soon as there is a leader. */
@@ -1882,6 +1854,29 @@ expire_soon(void *arg)
 		sim_at(sim_now() + 10000, expire_soon, session);
 	else
 		ensemble_expire(session->id);
+}
+
+/*
+ * Which sessions have lost writes?  Their instances must notice that if their
+ * latest mark is among these (fleet.c); else they cannot know, and the session
+ * ends.
+ */
+static void
+lose_writes(int end)
+{
+	int64_t		latest = ntxns > 0 ? txns[ntxns - 1]->zxid : 0;
+
+	for (int i = 0; i < nsessions; i++)
+	{
+		Session    *session = &sessions[i];
+
+		if (session->mark > latest)
+			session->outdated |= session->alive;
+		else
+			session->misled |= has_lost_writes(session->id, end);
+		if (session->alive && session->misled)
+			sim_at(sim_now(), expire_soon, session);
+	}
 }
 
 /*
@@ -1904,14 +1899,7 @@ ensemble_restore(int64_t age_us, bool epochs_too)
 	if (epochs_too)
 		epoch = ntxns > 0 ? (uint64_t) txns[ntxns - 1]->zxid >> 32 : 1;
 	restore_sessions();
-	for (int i = 0; i < nsessions; i++)
-	{
-		sessions[i].misled |= is_loss_unnoticed(sessions[i].id, end);
-		sessions[i].outdated |= sessions[i].alive &&
-			count_lost_marks(sessions[i].id, end) > 1;
-		if (sessions[i].alive && sessions[i].misled)
-			sim_at(sim_now(), expire_soon, &sessions[i]);
-	}
+	lose_writes(end);
 	for (int i = 0; i < options.nservers; i++)
 	{
 		Server	   *server = &servers[i];
@@ -2002,6 +1990,13 @@ ensemble_sessions_of(int instance)
 	for (int i = 0; i < nsessions; i++)
 		n += sessions[i].alive && sessions[i].instance == instance;
 	return n;
+}
+
+/* A session has handled the answer to a write of its instance's own znode. */
+void
+ensemble_mark(int64_t id, int64_t zxid)
+{
+	find_session(id)->mark = zxid;
 }
 
 /* Does an instance still have a session that has lost writes? */

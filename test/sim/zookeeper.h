@@ -119,6 +119,7 @@ extern int64_t ensemble_session(int i);
 extern int	ensemble_sessions(void);
 extern int	ensemble_sessions_of(int instance);
 extern bool ensemble_is_outdated(int instance);
+extern void ensemble_mark(int64_t id, int64_t zxid);
 extern bool ensemble_was_alive(int64_t session, int64_t at);
 
 /* For checkers: the tree as it is for the leader. */

@@ -32,9 +32,8 @@
  * written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
  * more than that can be missed.  If ZooKeeper was restored, the session is
- * ended; so it is if our znode is missing and made again.  The first write in
- * a fleet with another identity proves nothing: zklock.servers names another
- * ensemble, or zklock.root has changed.
+ * ended; so it is if our znode is missing and made again.  What has been seen
+ * of the writes goes with the session, and when zklock.root changes.
  *
  * The path of our znode does not count in contender.c; it is one, within the
  * room for what does not count.

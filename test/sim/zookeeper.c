@@ -1188,13 +1188,15 @@ carry_out(Request *request)
 	}
 	if (session == NULL || !session->alive)
 		reply->err = ZSESSIONEXPIRED;
-	else if (session->connection != connection)
-		reply->err = ZSESSIONMOVED;
-	else if (request->kind == REQUEST_CLOSE)
+	else if (request->kind == REQUEST_CLOSE &&
+			 (session->connection == connection || session->connection == NULL))
 	{
+		/* the client closes the connection behind it */
 		end_session(session, request);
 		return;
 	}
+	else if (session->connection != connection)
+		reply->err = ZSESSIONMOVED;
 	else if (request->kind == REQUEST_SYNC)
 		reply->err = ZOK;
 	else if (request->kind == REQUEST_MULTI)

@@ -404,7 +404,7 @@ waiting_timeout(SlotWait *wait)
 	return Min(timeout, RECHECK_MS);
 }
 
-/* The shorter one of two times to sleep, each of which may be -1: any. */
+/* Returns the shorter of two times to sleep; -1 stands for any time. */
 static int64
 shorter(int64 sleep, int64 other)
 {

@@ -127,8 +127,8 @@ queues_read(int *nqueues)
 
 /*
  * ahead_of_waiters
- *		Have requests of this process go ahead of those that conflict with
- *		"mode", or stop that.  The process holds the lock in another mode.
+ *		Let requests of this process go ahead of those that conflict with
+ *		"mode", or no longer.  The process holds the lock in another mode.
  */
 void
 ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)

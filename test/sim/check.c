@@ -1764,8 +1764,8 @@ find_act(const Client *client)
 /*
  * A deadlock may be ended when the cycle is over, by an act that was on its
  * way.  But the cycle was there at the first look that led to a confirm
- * (deadlock.c), whatever has failed; unless a reader is behind a writer's znode, which stays
- * for a moment when that has given up.
+ * (deadlock.c), whatever has failed; unless a reader is behind a writer's
+ * znode, which stays for a moment when that has given up.
  */
 static bool
 may_be_late(const Client *client, bool local)

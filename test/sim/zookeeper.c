@@ -927,7 +927,7 @@ has_contender(int instance, const char *path)
 
 /*
  * An act is carried out: each edge is confirmed, and what it is about is there.
- * Returns when the look was that led to its confirm, or INT64_MAX.
+ * Returns the time of the look that led to its confirm, or INT64_MAX.
  */
 static int64_t
 look_at_edge(int actor, const char *directory, const Cycle *cycle,

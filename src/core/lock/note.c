@@ -921,7 +921,7 @@ member_fleet(int64_t czxid, int64_t ctime, char fleet[MEMBER_FLEET_SIZE])
  * is too low, or the znode is a new one, since the copy had none.  The version
  * counts all writes, including those of other clients, and starts again after
  * the highest number.  Nobody but its instance has reason to remove a znode;
- * whoever does has the session ended as well.
+ * a removal by somebody else ends the session as well.
  */
 bool
 member_mark(MemberMark *mark, int64_t zxid, int64_t czxid, int32_t version)

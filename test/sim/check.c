@@ -161,7 +161,9 @@ typedef struct Turn
 	int			instance;		/* the latest owner, or -1 */
 	uint64_t	contender;		/* that it had it by: see look_at_contender() */
 	int64_t		left_at;		/* when its first section with that contender
-								 * ended; or 0 */
+								 * ended; or 0.  Later by sections of the
+								 * instance alone, for which the next owner
+								 * had to wait */
 	int64_t		busy_at;		/* when one that had it, or waited, was the last
 								 * to end that */
 	int64_t		writer_at;		/* when an exclusive wait was the last to end */
@@ -451,13 +453,18 @@ remove_hold(Client *client, int i)
 	int			name = client->holds[i].name;
 	bool		exclusive = client->holds[i].mode == SIM_EXCLUSIVE;
 	bool		alone = client->holds[i].alone;
+	int64_t		from = client->holds[i].from;
 	Turn	   *turn = &turns[name];
 
 	turn->busy_at = busy_here[client->instance][name] = sim_now();
 	client->holds[i] = client->holds[--client->nholds];
-	if (exclusive && !alone && turn->left_at == 0 && turn->instance == client->instance &&
+	if (turn->instance != client->instance)
+		return;
+	if (exclusive && !alone && turn->left_at == 0 &&
 		!holds(client, name, SIM_EXCLUSIVE))
 		turn->left_at = sim_now();
+	else if (alone && turn->left_at != 0)
+		turn->left_at += sim_now() - (from > turn->left_at ? from : turn->left_at);
 }
 
 /*

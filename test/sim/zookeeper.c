@@ -1188,15 +1188,13 @@ carry_out(Request *request)
 	}
 	if (session == NULL || !session->alive)
 		reply->err = ZSESSIONEXPIRED;
-	else if (request->kind == REQUEST_CLOSE &&
-			 (session->connection == connection || session->connection == NULL))
+	else if (session->connection != NULL && session->connection != connection)
+		reply->err = ZSESSIONMOVED;
+	else if (request->kind == REQUEST_CLOSE)
 	{
-		/* the client closes the connection behind it */
 		end_session(session, request);
 		return;
 	}
-	else if (session->connection != connection)
-		reply->err = ZSESSIONMOVED;
 	else if (request->kind == REQUEST_SYNC)
 		reply->err = ZOK;
 	else if (request->kind == REQUEST_MULTI)

@@ -131,8 +131,8 @@ check_failed(const char *rule)
 {
 	int			first = model->nnotes > 120 ? model->nnotes - 120 : 0;
 
-	if (model->hooks && model->hooks->stop)
-		model->hooks->stop(rule);
+	if (model->hooks && model->hooks->end_trace)
+		model->hooks->end_trace(rule);
 	for (int i = first; i < model->nnotes; i++)
 		print_message("%5d  client %d.%d  %s %ld\n", i,
 					  model->notes[i % MODEL_NOTES].client,

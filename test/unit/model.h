@@ -161,7 +161,7 @@ typedef struct ModelHooks
 	/* a rule does not hold: print the clients */
 	void		(*describe) (void);
 	/* the same, but the test does not fail; or NULL */
-	void		(*stop) (const char *rule);
+	void		(*end_trace) (const char *rule);
 	/* check the rules of all clients */
 	void		(*check_rules) (void);
 	/*

@@ -254,10 +254,10 @@ parse_words(const char *text, int len)
 	char		value[WORD_VALUE_SIZE];
 	char		reason[200];
 	char	   *string = string_of(text, len);
+	int			printed;
 
-	assert_in_range(word_printable(rest, dice(2), shown,
-								   WORD_ESCAPE_SIZE * len + 1),
-					0, WORD_ESCAPE_SIZE * len);
+	printed = word_printable(rest, dice(2), shown, WORD_ESCAPE_SIZE * len + 1);
+	assert_true(printed >= 0 && printed <= WORD_ESCAPE_SIZE * len);
 	while (word_next(&rest, &word))
 	{
 		uint64_t	number;

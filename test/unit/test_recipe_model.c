@@ -2873,7 +2873,7 @@ print_traces(unsigned long runs)
 	};
 	ModelHooks	traced = hooks;
 
-	traced.stop = stop_trace;
+	traced.end_trace = stop_trace;
 	model_reset(&traced, false);
 	for (volatile unsigned long run = 0; run < runs; run++)
 	{

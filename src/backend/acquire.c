@@ -8,12 +8,11 @@
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *
- * An error may come at any point.  So what a call wants or has got, but does
- * not hold yet, is in "attempt", for the callbacks that clean up at the end of
- * the (sub)transaction.  There is one such call at a time.  An outcome that
- * the caller can report is returned; the only errors are PostgreSQL's own
- * (cancel, deadlock, lock_timeout in the lock manager, out of memory or
- * slots).
+ * An error may come at any point, and the process may end.  So what a call
+ * wants or has got, but does not hold yet, is in "attempt", for
+ * attempt_cleanup().  There is one such call at a time.  An outcome that the
+ * caller can report is returned; the only errors are PostgreSQL's own (cancel,
+ * deadlock, lock_timeout in the lock manager, out of memory or slots).
  *
  * Any of several locks (acquire_any).
  *
@@ -88,9 +87,9 @@
 #include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
@@ -131,12 +130,9 @@ typedef struct Attempt
 								 * its contender go; or NULL */
 	ZkOutcome	outcome;		/* counted if the call ends now; ZK_PENDING:
 								 * an error */
-	bool		snapshot_warned;	/* in this transaction */
 } Attempt;
 
 static Attempt attempt;
-static int	maxlocks = 0;		/* room in attempt.locks */
-static SubTransactionId attempt_subid = InvalidSubTransactionId;
 
 /* The wait of a call, through both tiers. */
 typedef struct SlotWait
@@ -176,31 +172,12 @@ typedef struct AnyCall
 	int64		retry_ms;		/* until trying tier 1 again; 0: no need */
 } AnyCall;
 
-/* Make room for so many locks, before attempt_add(). */
+/* A call begins, for as many locks as this at most. */
 static void
-attempt_make_room(int nlocks)
+attempt_begin(int nlocks)
 {
-	if (nlocks <= maxlocks)
-		return;
-	if (attempt.locks == NULL)
-		attempt.locks = MemoryContextAlloc(TopMemoryContext,
-										   nlocks * sizeof(HeldLock *));
-	else
-		attempt.locks = repalloc(attempt.locks, nlocks * sizeof(HeldLock *));
-	maxlocks = nlocks;
-}
-
-/*
- * Note that the call under way acquires this lock, which is not held yet.
- *
- * There is room for it.
- */
-static void
-attempt_add(HeldLock *lock)
-{
-	Assert(attempt.nlocks < maxlocks);
-	attempt.locks[attempt.nlocks++] = lock;
-	attempt_subid = GetCurrentSubTransactionId();
+	memset(&attempt, 0, sizeof(attempt));
+	attempt.locks = palloc(nlocks * sizeof(HeldLock *));
 	attempt.outcome = ZK_PENDING;
 }
 
@@ -291,22 +268,12 @@ attempt_abandon(void)
 	attempt_succeed();
 }
 
-/* As attempt_abandon(), at the end of a transaction. */
+/* After an error, and at the end of the process. */
 static void
-attempt_end_transaction(void)
+attempt_cleanup(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
+	ConditionVariableCancelSleep(); /* a slot may go */
 	attempt_abandon();
-	attempt.snapshot_warned = false;
-}
-
-static void
-abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
-					   SubTransactionId parent pg_attribute_unused(),
-					   void *arg pg_attribute_unused())
-{
-	/* that of heavyweight_try_until() is another one */
-	if (event == SUBXACT_EVENT_ABORT_SUB && attempt_subid == subid)
-		attempt_abandon();
 }
 
 /*
@@ -819,12 +786,14 @@ acquire_count(const SlotWait *wait, const HeldLock *lock)
 static void
 warn_of_snapshot(const char *name, bool session)
 {
-	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
+	static LocalTransactionId warned_in = InvalidLocalTransactionId;
+
+	if (warned_in == ZkMyLocalTransactionId || !IsolationUsesXactSnapshot() ||
 		!FirstSnapshotSet)
 		return;
 	if (session && !IsTransactionBlock())
 		return;					/* the snapshot ends with this statement */
-	attempt.snapshot_warned = true;
+	warned_in = ZkMyLocalTransactionId;
 	ZK_FAIL_AT("warn");
 	ereport(WARNING,
 			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
@@ -1138,7 +1107,6 @@ static bool
 sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 		   ZkResult *result)
 {
-	attempt_make_room(request->nkeys);
 	*nagain = 0;
 	for (int i = 0; i < request->nkeys; i++)
 	{
@@ -1148,7 +1116,7 @@ sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
 
 		if (!hold_is_held(lock))
 		{
-			attempt_add(lock);
+			attempt.locks[attempt.nlocks++] = lock;
 			locks[request->nkeys - attempt.nlocks] = lock;
 			continue;
 		}
@@ -1182,9 +1150,8 @@ acquire_begin(void)
 		return;
 	if (!attached)
 	{
-		commit_attach(attempt_end_transaction);
+		commit_attach();
 		holds_attach();
-		RegisterSubXactCallback(abort_subxact_callback, NULL);
 		attached = true;
 	}
 	commit_check_first();
@@ -1210,18 +1177,23 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	SlotWait	wait;
 	HeldLock  **locks = palloc(request->nkeys * sizeof(HeldLock *));
 	int			nagain;
+	volatile bool acquired;
 
 	Assert(!request->try || request->nkeys == 1);
 	waiting_begin(&wait, request, result);
 	acquire_begin();
-	if (!sort_locks(request, locks, &nagain, result))
+	attempt_begin(request->nkeys);
+	PG_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
+	{
+		acquired = sort_locks(request, locks, &nagain, result) &&
+			(attempt.nlocks == 0 ||
+			 acquire_attempt(request, &wait) == ZK_ACQUIRED);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
+	if (!acquired)
 		return result->outcome;
 	if (nagain < request->nkeys)
-	{
-		if (acquire_attempt(request, &wait) != ZK_ACQUIRED)
-			return result->outcome;
 		acquire_end(request, &wait, locks[nagain]);
-	}
 
 	for (int i = 0; i < nagain; i++)
 	{
@@ -1482,6 +1454,28 @@ want_any(AnyCall *call)
 	return outcome;
 }
 
+/* Take any of the locks in "attempt". */
+static void
+any_attempt(AnyCall *call)
+{
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = any_callback,
+		.arg = call
+	};
+	ZkOutcome	outcome;
+
+	error_context_stack = &context;
+	outcome = want_any(call);
+	if (outcome == ZK_PENDING)
+		outcome = wait_for_any(call);
+	if (outcome == ZK_ACQUIRED)
+		hold_any(call, call->slots.which);
+	else
+		fail_any(call, outcome);
+	error_context_stack = context.previous;
+}
+
 /*
  * The locks of a request that this session does not hold: an array, palloc'd.
  */
@@ -1523,12 +1517,6 @@ ZkOutcome
 acquire_any(const ZkRequest *request, ZkResult *result)
 {
 	AnyCall		call = {.request = request};
-	ErrorContextCallback context = {
-		.previous = error_context_stack,
-		.callback = any_callback,
-		.arg = &call
-	};
-	ZkOutcome	outcome;
 	int			n;
 	const ZkKey **keys = list_not_held(request, &n);
 
@@ -1538,18 +1526,14 @@ acquire_any(const ZkRequest *request, ZkResult *result)
 	if (n == 0)
 		return result->outcome = ZK_HELD_ALL;
 	acquire_begin();
-	attempt_make_room(n);
-	for (int i = 0; i < n; i++)
-		attempt_add(hold_prepare(keys[i], request->kind, 0));
-
-	error_context_stack = &context;
-	outcome = want_any(&call);
-	if (outcome == ZK_PENDING)
-		outcome = wait_for_any(&call);
-	if (outcome == ZK_ACQUIRED)
-		hold_any(&call, call.slots.which);
-	else
-		fail_any(&call, outcome);
-	error_context_stack = context.previous;
+	attempt_begin(n);
+	PG_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
+	{
+		for (int i = 0; i < n; i++)
+			attempt.locks[attempt.nlocks++] = hold_prepare(keys[i],
+														   request->kind, 0);
+		any_attempt(&call);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
 	return result->outcome;
 }

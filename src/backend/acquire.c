@@ -112,8 +112,9 @@
 #define UNPROVED_RECHECK_MS	10
 
 /*
- * The first and the longest pause between tries for a heavyweight lock whose
- * release the slot does not show, in ms.
+ * The first and the longest pause between looks at what wakes nobody, in ms: a
+ * heavyweight lock whose release the slot does not show; a contender that
+ * goes.
  */
 #define RETRY_FIRST_MS		1
 #define RETRY_LAST_MS		100
@@ -126,8 +127,6 @@ typedef struct Attempt
 								 * yet */
 	int			at;				/* the one that it is about: those before it
 								 * have been taken; 0 if one is enough */
-	ZkProcLock *other;			/* wants the slot of the other mode, to see
-								 * its contender go; or NULL */
 	ZkOutcome	outcome;		/* counted if the call ends now; ZK_PENDING:
 								 * an error */
 } Attempt;
@@ -253,9 +252,6 @@ attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
 static void
 attempt_abandon(void)
 {
-	if (attempt.other)
-		slot_unwant(attempt.other);
-	attempt.other = NULL;
 	for (int i = 0; i < attempt.nlocks; i++)
 	{
 		HeldLock   *lock = attempt.locks[i];
@@ -616,42 +612,33 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 /*
  * A call that fails if others are ahead must not fail because of the
  * instance's own contender in the other mode: wait until that is deleted.
- * Returns ZK_PENDING, or the outcome if the contender is not gone in time, or
- * if ZooKeeper refuses the deletion.
+ * Returns ZK_PENDING, or the outcome if the contender is not gone in time.
  */
 static ZkOutcome
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
-	ZkSlot	   *slot;
-	bool		stuck;
-	ZkOutcome	outcome = ZK_PENDING;
+	int64		pause = RETRY_FIRST_MS;
 
 	slot_yield_other_mode(lock->proc);
-	attempt.other = slot_want_leaving(lock->proc);
-	if (attempt.other == NULL)
-		return outcome;
-
-	slot = attempt.other->slot;
-	while (slot_is_leaving(slot, &stuck))
+	while (slot_other_mode_leaves(lock->proc))
 	{
 		int64		left = zk_time_left(wait->deadline);
-		int64		sleep = 0;
+		int64		timeout = waiting_timeout(wait);
 
-		if (stuck || left == 0)
-			outcome = ZK_NOT_IN_TIME;
-		else if ((sleep = waiting_timeout(wait)) == 0)
-			outcome = ZK_NO_SESSION;
-		if (outcome != ZK_PENDING)
-			break;
-		sleep = shorter(sleep, left);
-		(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
-										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		if (left == 0)
+			return ZK_NOT_IN_TIME;
+		if (timeout == 0)
+			return ZK_NO_SESSION;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) shorter(pause, shorter(timeout, left)),
+						 ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		pause = Min(2 * pause, RETRY_LAST_MS);
 	}
-	ConditionVariableCancelSleep();
-	slot_unwant(attempt.other);
-	attempt.other = NULL;
-	return outcome;
+	return ZK_PENDING;
 }
 
 /* Has the call lost one of the locks that it has taken already? */

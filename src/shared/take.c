@@ -238,49 +238,6 @@ slots_check_room(const ZkKey **keys, int n, ZnodeKind kind)
 		slots_report_full();
 }
 
-/*
- * Is the instance's contender for the lock in the other mode being given up?
- * If so, sets *other to the key of its slot, and *stuck to whether ZooKeeper
- * has refused to delete it.
- */
-static bool
-is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
-{
-	ZkSlot	   *slot;
-	bool		leaving;
-
-	if (!key_in_other_mode(&proc->slot->key, other))
-		return false;
-	slot = slot_find_locked(other, LW_SHARED);
-	if (slot == NULL)
-		return false;
-	leaving = slot->state == ZK_SLOT_RELEASING;
-	*stuck = slot->queued;
-	slot_unlock(slot);
-	return leaving;
-}
-
-/*
- * slot_want_leaving
- *		If the instance's contender for the lock in the other mode is being
- *		given up, want its slot, so as to be woken when it is gone; else NULL.
- *
- * The caller wants the slot in its own mode.  Errors: 53200 out of
- * ZkProcLocks.
- */
-ZkProcLock *
-slot_want_leaving(const ZkProcLock *proc)
-{
-	ZkProcLock	wish = {.kind = proc->kind,.watches = true};
-	ZkKey		other;
-	bool		stuck;
-
-	if (!is_other_mode_leaving(proc, &other, &stuck))
-		return NULL;
-	key_set_advisory(&other, proc->advisory);
-	return want_this(&other, &wish);
-}
-
 /* The backend needs a contender; the partition lock is held exclusively. */
 static void
 note_ask(ZkProcLock *proc, int permits)
@@ -480,7 +437,7 @@ slot_ask_for_others(const ZkKey *key)
 	if (slot == NULL)
 		return;
 	for (proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted && !proc->watches)
+		if (!proc->granted)
 			break;
 	if (proc != NULL && slot->state == ZK_SLOT_NONE)
 		note_ahead(proc);
@@ -679,24 +636,6 @@ slot_read_state(ZkSlot *slot)
 	state = slot->state;
 	slot_unlock(slot);
 	return state;
-}
-
-/*
- * slot_is_leaving
- *		Is the contender of a slot that the caller wants being given up?
- *
- * If so, sets *stuck to whether ZooKeeper has refused to delete it.
- */
-bool
-slot_is_leaving(ZkSlot *slot, bool *stuck)
-{
-	bool		leaving;
-
-	slot_lock(slot, LW_SHARED);
-	leaving = slot->state == ZK_SLOT_RELEASING;
-	*stuck = slot->queued;
-	slot_unlock(slot);
-	return leaving;
 }
 
 /*
@@ -944,15 +883,23 @@ slots_unwant_any(const ZkAnyWait *wait, int but)
 /*
  * slot_other_mode_leaves
  *		Is the instance's contender for the lock in the other mode being given
- *		up, and gone in a moment?
+ *		up, and gone in a moment, since ZooKeeper has not refused to delete it?
  */
 bool
 slot_other_mode_leaves(const ZkProcLock *proc)
 {
 	ZkKey		other;
-	bool		stuck;
+	ZkSlot	   *slot;
+	bool		leaves;
 
-	return is_other_mode_leaving(proc, &other, &stuck) && !stuck;
+	if (!key_in_other_mode(&proc->slot->key, &other))
+		return false;
+	slot = slot_find_locked(&other, LW_SHARED);
+	if (slot == NULL)
+		return false;
+	leaves = slot->state == ZK_SLOT_RELEASING && !slot->queued;
+	slot_unlock(slot);
+	return leaves;
 }
 
 /*

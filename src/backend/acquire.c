@@ -712,13 +712,12 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
  * slot on.
  */
 static ZkOutcome
-want_slot(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
+want_slot(HeldLock *lock, const ZkProcLock *wish, SlotWait *wait)
 {
 	ZkOutcome	outcome = ZK_PENDING;
 
-	while ((lock->proc = slot_want(&lock->key, lock->kind, request->session,
-								   attempt.nlocks > 1)) == NULL &&
-		   outcome == ZK_PENDING)
+	while (outcome == ZK_PENDING &&
+		   (lock->proc = slot_want(&lock->key, wish)) == NULL)
 		outcome = waiting_for_room(wait);
 	ConditionVariableCancelSleep();
 	return outcome;
@@ -901,11 +900,16 @@ static ZkOutcome
 acquire_lock(HeldLock *lock, const ZkRequest *request, SlotWait *wait,
 			 bool *tier1)
 {
+	ZkProcLock	wish = {
+		.kind = lock->kind,
+		.session = request->session,
+		.provisional = attempt.nlocks > 1
+	};
 	ZkOutcome	outcome;
 	bool		has_waited = false;
 
 	*tier1 = false;
-	outcome = want_slot(lock, request, wait);
+	outcome = want_slot(lock, &wish, wait);
 	while (outcome == ZK_PENDING)
 	{
 		*tier1 = acquire_heavyweight(lock, request, wait);
@@ -1416,6 +1420,12 @@ want_any(AnyCall *call)
 {
 	int			n = attempt.nlocks;
 	ZkAnyWait  *slots = &call->slots;
+	ZkProcLock	wish = {
+		.kind = call->request->kind,
+		.session = call->request->session,
+		.alternatives = n,
+		.tries = call->wait.immediate
+	};
 	ZkOutcome	outcome = ZK_PENDING;
 
 	slots->procs = palloc(n * sizeof(ZkProcLock *));
@@ -1429,15 +1439,10 @@ want_any(AnyCall *call)
 	{
 		HeldLock   *lock = attempt.locks[slots->n];
 
-		lock->proc = slot_want_any(&lock->key, lock->kind,
-								   call->request->session, n,
-								   slots->immediate);
-		if (lock->proc != NULL)
+		outcome = want_slot(lock, &wish, &call->wait);
+		if (outcome == ZK_PENDING)
 			slots->procs[slots->n++] = lock->proc;
-		else
-			outcome = waiting_for_room(&call->wait);
 	}
-	ConditionVariableCancelSleep();
 	return outcome;
 }
 

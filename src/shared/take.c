@@ -125,23 +125,42 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, ZkKey *mine)
 }
 
 /*
- * Want the slot with this very key, found or made: see slot_want().  "wish"
- * has what the caller wants it for.  NULL if all slots are in use.  Errors:
- * 53200 out of ZkProcLocks.
+ * slot_want
+ *		Find or make the slot that serves a lock, and note that this backend
+ *		wants it.  The key is that of the backend's hold.
+ *
+ * Called before the wait for the heavyweight lock, so that a holder sees a
+ * backend to hand the slot to.  A backend wants or holds a slot once;
+ * slot_unwant() ends a want, slot_drop() a hold.  "wish" has the kind of the
+ * contender that the backend needs; "session", which is only shown in
+ * zk_locks; "provisional", if the hold is the call's own until slots_keep();
+ * and for slots_take_any(), "alternatives" and "tries".
+ *
+ * If all zklock.max_locks slots are in use, those that are only retained are
+ * given up.  Returns NULL if a slot is free soon: the caller waits for
+ * slots_room_cv(), and calls again.
+ *
+ * Errors: 53200 if all slots are in use, and none is being released; or all
+ * ZkProcLocks, which are never kept behind a release.
  */
-static ZkProcLock *
-want_this(const ZkKey *key, const ZkProcLock *wish)
+ZkProcLock *
+slot_want(const ZkKey *key, const ZkProcLock *wish)
 {
 	ZkProcLock *proc = proc_new();
+	ZkKey		mine;
 	bool		superuser;
 	ZkSlot	   *slot;
 
+	StaticAssertStmt(ZK_MAX_NAMES < 1 << 9, "ZkProcLock.alternatives is too small");
 	if (proc == NULL)
 		slots_report_full();
+	key = slot_key_for(key, wish->kind, &mine);
 	slot = slot_enter_locked(key);
 	if (slot == NULL)
 	{
 		proc_free(proc);
+		if (!slots_give_up_retained())
+			slots_report_full();
 		return NULL;
 	}
 	superuser = proc->superuser;
@@ -159,46 +178,6 @@ want_this(const ZkKey *key, const ZkProcLock *wish)
 		slot->nany++;
 	slot_unlock(slot);
 	return proc;
-}
-
-/* The result of slot_want(), if "proc" is that of want_this(). */
-static ZkProcLock *
-wanted_or_soon(ZkProcLock *proc)
-{
-	if (proc == NULL && !slots_give_up_retained())
-		slots_report_full();
-	return proc;
-}
-
-/*
- * slot_want
- *		Find or make the slot that serves a lock, and note that this backend
- *		wants it.  The key is that of the backend's hold.
- *
- * Called before the wait for the heavyweight lock, so that a holder sees a
- * backend to hand the slot to.  A backend wants or holds a slot once;
- * slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of the
- * contender that the backend needs; "session" is only shown in zk_locks.
- * "provisional": the hold is the call's own until slots_keep().
- *
- * If all zklock.max_locks slots are in use, those that are only retained are
- * given up.  Returns NULL if a slot is free soon: the caller waits for
- * slots_room_cv(), and calls again.
- *
- * Errors: 53200 if all slots are in use, and none is being released; or all
- * ZkProcLocks, which are never kept behind a release.
- */
-ZkProcLock *
-slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool provisional)
-{
-	ZkKey		mine;
-	ZkProcLock	wish = {
-		.kind = kind,
-		.session = session,
-		.provisional = provisional
-	};
-
-	return wanted_or_soon(want_this(slot_key_for(key, kind, &mine), &wish));
 }
 
 /*
@@ -636,27 +615,6 @@ slot_read_state(ZkSlot *slot)
 	state = slot->state;
 	slot_unlock(slot);
 	return state;
-}
-
-/*
- * slot_want_any
- *		As slot_want(), for slots_take_any(): the backend wants any of
- *		"alternatives" slots, and "tries" if it waits behind no one else.
- */
-ZkProcLock *
-slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
-			  int alternatives, bool tries)
-{
-	ZkKey		mine;
-	ZkProcLock	wish = {
-		.kind = kind,
-		.session = session,
-		.alternatives = alternatives,
-		.tries = tries
-	};
-
-	StaticAssertStmt(ZK_MAX_NAMES < 1 << 9, "ZkProcLock.alternatives is too small");
-	return wanted_or_soon(want_this(slot_key_for(key, kind, &mine), &wish));
 }
 
 static bool

@@ -58,8 +58,7 @@ typedef struct ZkAnyWait
 
 /* one lock */
 extern void slots_report_full(void);
-extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
-							 bool provisional);
+extern ZkProcLock *slot_want(const ZkKey *key, const ZkProcLock *wish);
 extern void slots_check_room(const ZkKey **keys, int n, ZnodeKind kind);
 extern void slot_unwant(ZkProcLock *proc);
 extern void slot_ask(ZkProcLock *proc);
@@ -71,8 +70,6 @@ extern ZkSlotState slot_read_state(ZkSlot *slot);
 extern bool slot_other_mode_leaves(const ZkProcLock *proc);
 
 /* the first of several */
-extern ZkProcLock *slot_want_any(const ZkKey *key, ZnodeKind kind,
-								 bool session, int alternatives, bool tries);
 extern ZkOutcome slots_take_any(ZkAnyWait *wait);
 extern void slots_find_reachable(ZkAnyWait *wait);
 extern void slots_unwant_any(const ZkAnyWait *wait, int but);

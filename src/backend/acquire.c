@@ -184,6 +184,7 @@ attempt_begin(int nlocks)
 static void
 attempt_succeed(void)
 {
+	zk_unwatch_client();
 	attempt.nlocks = attempt.at = 0;
 }
 
@@ -375,15 +376,20 @@ shorter(int64 sleep, int64 other)
 }
 
 /*
- * Have the session proved, so that what the instance owns can be taken.
- * Returns how long to sleep at most.
+ * How long a wait may sleep after this answer, in ms, before something besides
+ * slots must be looked at; 0, for ZK_NO_SESSION, if the session was missing
+ * for too long.  A call that has its place needs no session.
  */
 static int64
-ask_proof(SlotWait *wait)
+waiting_step(SlotWait *wait, bool has_place, ZkOutcome answer)
 {
+	int64		sleep = has_place ? RECHECK_MS : waiting_timeout(wait);
+
+	if (answer != ZK_UNPROVED)
+		return sleep;
 	if (wait->ticket == 0 || proof_is_given(wait->ticket))
 		wait->ticket = proof_ask();
-	return UNPROVED_RECHECK_MS;
+	return Min(sleep, UNPROVED_RECHECK_MS);
 }
 
 /*
@@ -405,7 +411,8 @@ waiting_for_room(SlotWait *wait)
 	timeout = waiting_timeout(wait);
 	if (timeout == 0)
 		return ZK_NO_SESSION;
-	sleep = shorter(shorter(sleep, timeout), zk_check_client());
+	sleep = shorter(sleep, timeout);
+	zk_watch_client();
 	InvalidateCatalogSnapshotConditionally();
 	(void) ConditionVariableTimedSleep(slots_room_cv(), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockRoom"));
@@ -440,38 +447,41 @@ lock_word(ZnodeKind kind)
 }
 
 /*
- * As the lock manager does for log_lock_waits: log once which contender has
- * blocked us for deadlock_timeout, and what that contender waits for.  Returns
- * in how many ms that is due, or -1 if it is not.
+ * Has the wait lasted for deadlock_timeout, and must be logged, once, as the
+ * lock manager does for log_lock_waits?  If it must later, *sleep is bounded
+ * by that time.
  */
-static int64
+static bool
+log_is_due(SlotWait *wait, int64 *sleep)
+{
+	int64		left = wait->started + DeadlockTimeout - zk_now_ms();
+
+	if (!log_lock_waits || wait->logged)
+		return false;
+	if (left > 0)
+		*sleep = shorter(*sleep, left);
+	return wait->logged = left <= 0;
+}
+
+/* Log which contender blocks us, and what that contender waits for. */
+static void
 waiting_log(SlotWait *wait, const HeldLock *lock)
 {
 	StringInfoData owner;
-	int64		waited;
-	int64		left;
+	int64		waited = zk_now_ms() - wait->started;
+	int64		left = zk_time_left(wait->deadline);
 	bool		known;
 
-	if (!log_lock_waits || wait->logged)
-		return -1;
-	waited = zk_now_ms() - wait->started;
-	if (waited < DeadlockTimeout)
-		return DeadlockTimeout - waited;
-
-	wait->logged = true;
 	wait->prepared = NULL;		/* a read sleeps on another one */
 	initStringInfo(&owner);
-	left = wait->deadline < 0 ? OWNER_READ_MS :
-		zk_time_left(wait->deadline);
 	known = !hold_is_of_instance(lock) &&
-		read_owner(&lock->key, (int) Min(left, OWNER_READ_MS), &owner);
+		read_owner(&lock->key, (int) shorter(left, OWNER_READ_MS), &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,
 					(long long) waited),
 			 known ? errdetail_log("%s", owner.data) : 0));
 	pfree(owner.data);
-	return -1;
 }
 
 /* The end of a wait whose beginning was logged, with this lock. */
@@ -571,6 +581,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 	static uint32 wait_event = 0;
 	ZkSlot	   *slot = lock->proc->slot;
 	int64		sleep = zk_time_left(wait->deadline);
+	int64		step;
 	ZkOutcome	outcome;
 
 	wait->asked = true;
@@ -582,19 +593,12 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		return ZK_NOT_IN_TIME;
 	if (!wait->immediate && wait_for_users(wait, lock, &outcome))
 		return outcome;
-	if (!wait->in_queue)
-	{
-		int64		recheck = waiting_timeout(wait);
-
-		if (recheck == 0)
-			return ZK_NO_SESSION;
-		sleep = shorter(sleep, recheck);
-	}
-	sleep = shorter(sleep, RECHECK_MS);
-	if (answer == ZK_UNPROVED)
-		sleep = shorter(sleep, ask_proof(wait));
-	sleep = shorter(sleep, waiting_log(wait, lock));
-	sleep = shorter(sleep, zk_check_client());
+	step = waiting_step(wait, wait->in_queue, answer);
+	if (step == 0)
+		return ZK_NO_SESSION;
+	sleep = shorter(sleep, step);
+	if (log_is_due(wait, &sleep))
+		waiting_log(wait, lock);
 
 	if (wait->prepared != slot)
 	{
@@ -602,6 +606,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		wait->prepared = slot;
 		return ZK_PENDING;
 	}
+	zk_watch_client();
 	InvalidateCatalogSnapshotConditionally();
 	(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
@@ -1250,23 +1255,15 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 	}
 }
 
-/* As the lock manager does for log_lock_waits; see waiting_log(). */
-static int64
-log_wait(AnyCall *call)
+/* As waiting_log(). */
+static void
+log_wait(const SlotWait *wait)
 {
-	SlotWait   *wait = &call->wait;
-	int64		waited = zk_now_ms() - wait->started;
-
-	if (!log_lock_waits || wait->logged)
-		return -1;
-	if (waited < DeadlockTimeout)
-		return DeadlockTimeout - waited;
-	wait->logged = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for any of %d locks in ZooKeeper after %lld ms",
-					MyProcPid, attempt.nlocks, (long long) waited),
+					MyProcPid, attempt.nlocks,
+					(long long) (zk_now_ms() - wait->started)),
 			 errdetail_log("The first is \"%s\".", wait->result->name)));
-	return -1;
 }
 
 /*
@@ -1293,6 +1290,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 {
 	SlotWait   *wait = &call->wait;
 	int64		sleep = zk_time_left(wait->deadline);
+	int64		step;
 	int			events;
 
 	wait->asked = true;
@@ -1303,25 +1301,19 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 	if (sleep == 0 ||
 		(wait->immediate && !call->leaving && answer == ZK_QUEUED))
 		return ZK_NOT_IN_TIME;
-	if ((!wait->in_queue || wait->immediate) &&
-		(call->leaving || answer != ZK_QUEUED))
-	{
-		int64		timeout = waiting_timeout(wait);
-
-		if (timeout == 0)
-			return ZK_NO_SESSION;
-		sleep = shorter(sleep, timeout);
-	}
-	sleep = shorter(sleep, RECHECK_MS);
-	if (answer == ZK_UNPROVED)
-		sleep = shorter(sleep, ask_proof(wait));
+	step = waiting_step(wait, (wait->in_queue && !wait->immediate) ||
+						(answer == ZK_QUEUED && !call->leaving), answer);
+	if (step == 0)
+		return ZK_NO_SESSION;
+	sleep = shorter(sleep, step);
 	if (call->leaving)
 		sleep = shorter(sleep, UNPROVED_RECHECK_MS);
 	if (call->retry_ms > 0)
 		sleep = shorter(sleep, call->retry_ms);
-	sleep = shorter(sleep, log_wait(call));
-	sleep = shorter(sleep, zk_check_client());
+	if (log_is_due(wait, &sleep))
+		log_wait(wait);
 
+	zk_watch_client();
 	InvalidateCatalogSnapshotConditionally();
 	events = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

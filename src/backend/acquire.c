@@ -12,7 +12,8 @@
  * wants or has got, but does not hold yet, is in "attempt", for
  * attempt_cleanup().  There is one such call at a time.  An outcome that the
  * caller can report is returned; the only errors are PostgreSQL's own (cancel,
- * deadlock, lock_timeout in the lock manager, out of memory or slots).
+ * deadlock, lock_timeout in the lock manager, out of memory or slots), and that
+ * a lock is held already, in another way.
  *
  * Any of several locks (acquire_any).
  *
@@ -1075,59 +1076,79 @@ acquire_attempt(const ZkRequest *request, SlotWait *wait)
 }
 
 /*
- * May the request have one more hold of a lock that this backend holds, and
- * whose key is this one?
+ * permits_report
+ *		Fail (55000): a semaphore has another number of permits.
  */
-static ZkOutcome
-check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
+void
+permits_report(const char *name, int permits, int permits_found)
 {
-	if (!slot_is_mine(lock->proc))
-		return ZK_LOST;
-	if (request->kind != ZNODE_READER && lock->kind == ZNODE_READER)
-		return ZK_HELD_SHARED;
-	if (request->permits != lock->permits)
-		return ZK_HELD_OTHER_PERMITS;
-	if (key_is_advisory(key) && !key_is_advisory(&lock->key))
-		return ZK_HELD_OTHER_NAMESPACE;
-	if (request->session && hold_is_of_claim(lock))
-		return ZK_HELD_BY_CLAIM;
-	return ZK_ACQUIRED;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("semaphore \"%s\" is in use with %d permits, not %d",
+					name, permits_found, permits),
+			 errhint("All users of a semaphore must agree on its number of permits.")));
 }
 
 /*
- * Sort the locks of a request: first the *nagain that this backend holds
- * already; the others are also noted in "attempt".  Returns false, with an
- * outcome, if one that is held cannot be had again.
+ * Fail (55000; 40001 if it is lost) if the request cannot have one more hold of
+ * a lock that this backend holds, and whose key is this one.
  */
-static bool
-sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
-		   ZkResult *result)
+static void
+check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
 {
-	*nagain = 0;
+	if (!slot_is_mine(lock->proc))
+		hold_report_lost(key, false);
+	if (request->kind != ZNODE_READER && lock->kind == ZNODE_READER)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot make the shared lock \"%s\" exclusive",
+						key_name(key)),
+				 errdetail("Two transactions that did so would wait for each other forever."),
+				 errhint("Take the exclusive lock first, or release the shared lock first.")));
+	if (request->permits != lock->permits)
+		permits_report(request->name, request->permits, lock->permits);
+	if (key_is_advisory(key) && !key_is_advisory(&lock->key))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held, but not as an advisory lock",
+						key_name(key)),
+				 errdetail("It was taken with another value of \"zklock.advisory_namespace\", so it does not exclude sessions that take the advisory lock of this database."),
+				 errhint("Release the lock first.")));
+	if (request->session && hold_is_of_claim(lock))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot take lock \"%s\" for the session",
+						key_name(key)),
+				 errdetail("This transaction holds it because of a claim.")));
+}
+
+/*
+ * Sort the locks of a request: first those that this backend holds already,
+ * and can have once more; the others are also noted in "attempt".  Returns how
+ * many it holds.
+ */
+static int
+sort_locks(const ZkRequest *request, HeldLock **locks)
+{
+	int			nagain = 0;
+
 	for (int i = 0; i < request->nkeys; i++)
 	{
 		HeldLock   *lock = hold_prepare(&request->keys[i], request->kind,
 										request->permits);
-		ZkOutcome	outcome;
 
-		if (!hold_is_held(lock))
+		if (hold_is_held(lock))
+		{
+			check_again(lock, &request->keys[i], request);
+			locks[nagain++] = lock;
+		}
+		else
 		{
 			attempt.locks[attempt.nlocks++] = lock;
 			locks[request->nkeys - attempt.nlocks] = lock;
-			continue;
 		}
-		outcome = check_again(lock, &request->keys[i], request);
-		if (outcome != ZK_ACQUIRED)
-		{
-			result->outcome = outcome;
-			result->key = &request->keys[i];
-			result->permits_found = lock->permits;
-			attempt_abandon();
-			return false;
-		}
-		locks[(*nagain)++] = lock;
 	}
-	return true;
+	return nagain;
 }
 
 /*
@@ -1164,15 +1185,15 @@ acquire_begin(void)
  * ZK_NOT_IN_TIME if the request has "try".  The messages of ZK_NO_SESSION and
  * ZK_DENIED have waiting_error_context().
  *
- * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
- * canceled; 40P01 deadlock within the instance.
+ * Errors: those of check_again(); 55P03 timeout within the lock manager; 53200
+ * out of slots; 57014 canceled; 40P01 deadlock within the instance.
  */
 ZkOutcome
 acquire_locks(const ZkRequest *request, ZkResult *result)
 {
 	SlotWait	wait;
 	HeldLock  **locks = palloc(request->nkeys * sizeof(HeldLock *));
-	int			nagain;
+	volatile int nagain;
 	volatile bool acquired;
 
 	Assert(!request->try || request->nkeys == 1);
@@ -1181,9 +1202,9 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	attempt_begin(request->nkeys);
 	PG_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
 	{
-		acquired = sort_locks(request, locks, &nagain, result) &&
-			(attempt.nlocks == 0 ||
-			 acquire_attempt(request, &wait) == ZK_ACQUIRED);
+		nagain = sort_locks(request, locks);
+		acquired = nagain == request->nkeys ||
+			acquire_attempt(request, &wait) == ZK_ACQUIRED;
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
 	if (!acquired)

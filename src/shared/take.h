@@ -27,8 +27,7 @@ typedef struct ZkResult
 	/* filled in by the functions here */
 	ZkRefusal	refusal;		/* of ZK_DENIED */
 	uint32		deadlock;		/* of ZK_DEADLOCKED: its number */
-	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
-								 * because of ZK_REFUSAL_PERMITS */
+	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
 
 	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */
 	char	   *outage;			/* of ZK_NOT_IN_TIME: why ZooKeeper is to

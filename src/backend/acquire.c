@@ -15,36 +15,33 @@
  * deadlock, lock_timeout in the lock manager, out of memory or slots), and that
  * a lock is held already, in another way.
  *
- * Any of several locks (acquire_any).
- *
- * A call wants the slots of all its locks, takes the first that is available,
- * and leaves the others.  It skips locks that its session holds already.  If
- * one lock is left, it is acquired as zk_lock() does.
+ * Any of several locks (acquire_any).  A call wants the slots of all its locks,
+ * but for those that its session holds already, takes the first that is
+ * available, and leaves the others.  One that is left alone is acquired as
+ * zk_lock() does.
  *
  * Tier 1.  A backend can wait for only one heavyweight lock at a time, and
- * must not miss the other locks meanwhile.  So the call takes those
- * heavyweight locks that it can have without waiting, and keeps them while it
- * waits: later backends queue behind it.  For the others it has a place in the
- * slot's list of backends, which is in the order of arrival.  It tries again
- * for such a heavyweight lock when the slot changes, and a few times after
- * that, since a holder drops its slot shortly before its heavyweight lock; and
- * from time to time, since the slot does not show a holder of the lock in the
- * other mode, or a backend that waits for several locks in tier 1.
+ * must not miss the other locks meanwhile.  So the call takes those that it
+ * can have without waiting, and keeps them while it waits: later backends
+ * queue behind it.  For the others it has a place in the slot's list of
+ * backends, which is in the order of arrival.  It tries again when the slot
+ * changes; a few times after that, since a holder drops its slot shortly
+ * before its heavyweight lock; and from time to time, since the slot does not
+ * show a holder of the lock in the other mode, or a backend that waits for
+ * several locks in tier 1.
  *
- * Fairness in the instance.  The lock manager may grant a heavyweight lock to
- * a backend that queues for it, but came later than one that wants any of
- * several locks.  The later backend finds that when it looks at the slot
+ * Fairness in the instance.  Of several backends that want any, the first gets
+ * the lock.  But the lock manager may grant a heavyweight lock to one that
+ * queues for it, and came later.  That one finds it when it looks at the slot
  * (is_behind_any), releases the heavyweight lock, wakes the earlier one, and
- * queues again when that one has the lock (ZK_REQUEUE_BEHIND).  Of several
- * backends that want any, the first gets the lock.
+ * queues again when that has the lock (ZK_REQUEUE_BEHIND).
  *
- * Tier 2.  All contenders that are needed are asked for in one step (take.c).
- * While it waits the call has a place in each queue.  A slot that the instance
- * owns is taken without asking.  When one slot has been taken, the heavyweight
- * locks of the others are released and their slots are left in one step:
- * another backend that wants one goes on with its contender, and the others
- * are deleted together.  Of several slots granted at once, the first in the
- * caller's order is taken.
+ * Tier 2.  All contenders that are needed are asked for in one step (take.c),
+ * so the call has a place in each queue.  A slot that the instance owns is
+ * taken without asking; of several granted at once, the first in the caller's
+ * order.  Then the heavyweight locks of the others are released and their
+ * slots are left in one step: another backend that wants one goes on with its
+ * contender, and the others are deleted together.
  *
  * Without waiting.  A try ends when another backend or contender is known to
  * be ahead for each lock.  That is not known while another backend that also
@@ -52,9 +49,9 @@
  * take one lock only.  (Tries of other instances count as waits, since nothing
  * tells them apart.)
  *
- * Deadlocks.  The call does not wait in the lock manager, so PostgreSQL's
- * detector has no edge from it; nor has the search between instances
- * (worker/waits.c).  A deadlock by way of it ends by timeout, lock_timeout or
+ * Deadlocks.  The call does not wait in the lock manager, so neither
+ * PostgreSQL's detector nor the search between instances (worker/waits.c) has
+ * an edge from it.  A deadlock by way of it ends by timeout, lock_timeout or
  * cancel.
  *
  * Copyright (c) 2026, zklock developers
@@ -540,6 +537,15 @@ waiting_for_claim(const HeldLock *lock)
 		claim_is_in_way(&lock->key);
 }
 
+/* Wait in the lock manager; false: a try that has timed out. */
+static bool
+wait_tier1(const Heavyweight *lock, const SlotWait *wait)
+{
+	return wait->try && wait->deadline >= 0 ?
+		heavyweight_try_until(lock, wait->deadline) :
+		heavyweight_lock(lock, false, true, wait->deadline);
+}
+
 /*
  * Wait for the end of all transactions that hold the lock because they use its
  * claim; false if there are none.  Returns with "outcome" as wait_for_slot().
@@ -560,11 +566,7 @@ wait_for_users(SlotWait *wait, const HeldLock *lock, ZkOutcome *outcome)
 	wait->tier1 = lock;
 	slot_requeue_tier1(lock->proc);
 	heavyweight_set_users(&users, &lock->key, ShareLock);
-	*outcome = ZK_PENDING;
-	if (!wait->try || wait->deadline < 0)
-		(void) heavyweight_lock(&users, false, true, wait->deadline);
-	else if (!heavyweight_try_until(&users, wait->deadline))
-		*outcome = ZK_NOT_IN_TIME;
+	*outcome = wait_tier1(&users, wait) ? ZK_PENDING : ZK_NOT_IN_TIME;
 	if (*outcome == ZK_PENDING)
 		heavyweight_unlock(&users, false, 1);
 	wait->tier1 = NULL;
@@ -696,7 +698,7 @@ take_slot(HeldLock *lock, SlotWait *wait)
 
 /* The first tier. */
 static bool
-acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
+acquire_heavyweight(HeldLock *lock, SlotWait *wait)
 {
 	if (heavyweight_lock(&lock->heavyweight, false, false, -1))
 		return true;
@@ -706,9 +708,7 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 	wait->queued = true;
 	if (lock->heavyweight.mode == ExclusiveLock)
 		slot_ask(lock->proc);
-	return request->try && wait->deadline >= 0 ?
-		heavyweight_try_until(&lock->heavyweight, wait->deadline) :
-		heavyweight_lock(&lock->heavyweight, false, true, wait->deadline);
+	return wait_tier1(&lock->heavyweight, wait);
 }
 
 /*
@@ -918,7 +918,7 @@ acquire_lock(HeldLock *lock, const ZkRequest *request, SlotWait *wait,
 	outcome = want_slot(lock, &wish, wait);
 	while (outcome == ZK_PENDING)
 	{
-		*tier1 = acquire_heavyweight(lock, request, wait);
+		*tier1 = acquire_heavyweight(lock, wait);
 		if (!*tier1)
 			return ZK_NOT_IN_TIME;
 		wait->tier1 = NULL;
@@ -1496,18 +1496,6 @@ list_not_held(const ZkRequest *request, int *n)
 	return keys;
 }
 
-/* Take the only lock that is left. */
-static ZkOutcome
-acquire_one(const ZkRequest *request, const ZkKey *key, ZkResult *result)
-{
-	ZkRequest	one = *request;
-
-	one.keys = key;
-	one.nkeys = 1;
-	one.name = key_name(key);
-	return acquire_locks(&one, result);
-}
-
 /*
  * acquire_any
  *		Take the first free lock of a request among those that this session
@@ -1526,7 +1514,14 @@ acquire_any(const ZkRequest *request, ZkResult *result)
 	const ZkKey **keys = list_not_held(request, &n);
 
 	if (n == 1)
-		return acquire_one(request, keys[0], result);
+	{
+		ZkRequest	one = *request;
+
+		one.keys = keys[0];
+		one.nkeys = 1;
+		one.name = key_name(keys[0]);
+		return acquire_locks(&one, result);
+	}
 	waiting_begin(&call.wait, request, result);
 	if (n == 0)
 		return result->outcome = ZK_HELD_ALL;

@@ -205,14 +205,6 @@ leave(HeldLock *lock)
 	lock->proc = NULL;
 }
 
-/* Give back what has been taken.  The call goes on. */
-static void
-attempt_give_back(void)
-{
-	for (int i = 0; i < attempt.nlocks; i++)
-		leave(attempt.locks[i]);
-}
-
 /*
  * Leave all locks of a call that wants any of them, except the one that
  * is now held, if not NULL.
@@ -1009,7 +1001,8 @@ begin_again(SlotWait *wait)
 	ereport(DEBUG1,
 			(errmsg_internal("process %d has lost one of the first %d of %d locks, and begins again",
 							 MyProcPid, ntaken, attempt.nlocks)));
-	attempt_give_back();
+	for (int i = 0; i < attempt.nlocks; i++)
+		leave(attempt.locks[i]);
 	for (int i = 0; i < ntaken; i++)
 		heavyweight_unlock(&attempt.locks[i]->heavyweight, false, 1);
 	wait->in_queue = !wait->immediate;

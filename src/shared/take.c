@@ -640,21 +640,18 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 		slot_wake(slot);		/* backends behind us may go on */
 	if (was == ZK_SLOT_NONE && slot->state == ZK_SLOT_WANTED)
 		slot->contender.for_any = true;
-	if (outcome == ZK_QUEUED)
+	if (outcome == ZK_UNPROVED && wait->which < 0)
+		wait->which = i;
+	if (outcome == ZK_PENDING || outcome == ZK_UNPROVED)
+		wait->npending++;
+	else if (outcome == ZK_QUEUED)
 	{
 		wait->waited[i] = true;
 		wait->nqueued++;
-		return ZK_PENDING;
 	}
-	if (outcome == ZK_PENDING || outcome == ZK_UNPROVED)
-	{
-		wait->npending++;
-		if (outcome == ZK_UNPROVED && wait->which < 0)
-			wait->which = i;
-		return ZK_PENDING;
-	}
-	wait->which = i;
-	return outcome;
+	else
+		return outcome;
+	return ZK_PENDING;
 }
 
 /*
@@ -733,33 +730,25 @@ wait_from_behind(ZkAnyWait *wait, int i)
 static ZkOutcome
 try_all(ZkAnyWait *wait, bool owned)
 {
-	ZkOutcome	first = ZK_PENDING;
-	ZkResult	first_result = {0};
-	int			which = -1;
+	ZkOutcome	result = ZK_PENDING;
+	ZkResult	ignored;
 
-	for (int i = 0; i < wait->n; i++)
+	for (int i = 0; i < wait->n && result != ZK_ACQUIRED; i++)
 	{
-		ZkResult	result = *wait->result;
 		ZkOutcome	outcome;
 
 		if (!wait->ready[i] || is_owned(wait->procs[i]->slot) != owned)
 			continue;
-		outcome = try_any_of(wait, i, &result);
-		if (outcome == ZK_ACQUIRED)
-			return outcome;
-		if (outcome != ZK_PENDING && first == ZK_PENDING)
+		outcome = try_any_of(wait, i, result == ZK_PENDING ?
+							 wait->result : &ignored);
+		if (outcome == ZK_ACQUIRED ||
+			(outcome != ZK_PENDING && result == ZK_PENDING))
 		{
-			first = outcome;
-			first_result = result;
-			which = i;
+			result = outcome;
+			wait->which = i;
 		}
 	}
-	if (first != ZK_PENDING)
-	{
-		*wait->result = first_result;
-		wait->which = which;
-	}
-	return first;
+	return result;
 }
 
 /*

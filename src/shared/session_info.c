@@ -14,7 +14,7 @@
  *
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards the fields of SessionShared; only the worker
- * writes, but for the instances, which the backend writes that has read them.
+ * writes.
  * The fields of ProofShared have no lock, but for a spinlock around the
  * worker's latch: each is an atomic, and only the worker writes lease_until_ms
  * and "given".  Backends read them before their

@@ -268,9 +268,9 @@ attempt_cleanup(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
  *		The context of an error in a wait, or about its outcome.
  */
 void
-waiting_error_context(const char *name)
+waiting_error_context(void *name)
 {
-	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
+	errcontext("while waiting for lock \"%s\" in ZooKeeper", (char *) name);
 }
 
 /* Does a session of this server hold the lock, in any mode? */
@@ -495,7 +495,7 @@ waiting_callback(void *arg)
 		errcontext("while waiting for lock \"%s\" behind another session of this server",
 				   wait->result->name);
 	else
-		waiting_error_context(wait->result->name);
+		waiting_error_context(unconstify(char *, wait->result->name));
 
 	/* lock_timeout, or a deadlock, within the lock manager */
 	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)

@@ -204,19 +204,13 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 	}
 }
 
-static void
-waiting_callback(void *arg)
-{
-	waiting_error_context(arg);
-}
-
 /* Report why the locks of a request were not acquired. */
 static void
 report_failure(const ZkRequest *request, const ZkResult *result)
 {
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
-		.callback = waiting_callback,
+		.callback = waiting_error_context,
 		.arg = unconstify(char *, result->name)
 	};
 
@@ -416,17 +410,6 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* A hash table of keys, for get_keys(). */
-static HTAB *
-make_key_table(void)
-{
-	HASHCTL		ctl;
-	int			flags = key_hash_ctl(&ctl, sizeof(ZkKey));
-
-	ctl.hcxt = CurrentMemoryContext;
-	return hash_create("zklock names", 64, &ctl, flags | HASH_CONTEXT);
-}
-
 /*
  * The locks that the names in an array stand for, in their order, each once:
  * an array.  An array of any length is read no further than to the first name
@@ -436,11 +419,15 @@ static ZkKey *
 get_keys(ArrayType *names, ZkRequest *request)
 {
 	ArrayIterator iterator = array_create_iterator(names, 0, NULL);
-	HTAB	   *seen = make_key_table();
+	HASHCTL		ctl;
+	int			flags = key_hash_ctl(&ctl, sizeof(ZkKey));
+	HTAB	   *seen;
 	ZkKey	   *keys = palloc(ZK_MAX_NAMES * sizeof(ZkKey));
 	Datum		name;
 	bool		isnull;
 
+	ctl.hcxt = CurrentMemoryContext;
+	seen = hash_create("zklock names", 64, &ctl, flags | HASH_CONTEXT);
 	while (array_iterate(iterator, &name, &isnull))
 	{
 		ZkLockName	lock;

@@ -551,7 +551,7 @@ wait_for_users(SlotWait *wait, const HeldLock *lock, ZkOutcome *outcome)
 {
 	Heavyweight users;
 
-	if (!claims_have_users() || !claim_has_users(&lock->key))
+	if (!claim_has_users(&lock->key))
 		return false;
 	ConditionVariableCancelSleep();
 	wait->prepared = NULL;

@@ -295,7 +295,6 @@ zk_stat_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 {
 	zk_check_preloaded();
 	stats_reset();
-	lock_stats_reset();
 	deadlocks_forget();
 	PG_RETURN_VOID();
 }

@@ -195,16 +195,6 @@ claims_instance(void)
 }
 
 /*
- * claims_have_users
- *		Does any transaction hold a lock because it uses a claim?
- */
-bool
-claims_have_users(void)
-{
-	return pg_atomic_read_u32(&claims->nusers) != 0;
-}
-
-/*
  * claims_count
  *		How many claims are there, and are to begin?
  */
@@ -471,7 +461,8 @@ claim_holds(const ZkKey *lock)
 bool
 claim_has_users(const ZkKey *lock)
 {
-	return has_holder(lock, false, true, ZkMyProcNumber);
+	return pg_atomic_read_u32(&claims->nusers) != 0 &&
+		has_holder(lock, false, true, ZkMyProcNumber);
 }
 
 /*

@@ -56,7 +56,6 @@ extern void claims_startup_shmem(void);
 
 /* any process */
 extern const char *claims_instance(void);
-extern bool claims_have_users(void);
 extern int	claims_count(void);
 extern ZkClaimRow *claims_snapshot(int *nrows);
 

@@ -212,6 +212,25 @@ add_entry(const ZkLockStats *stats)
 	return number;
 }
 
+static void
+clear_entries(void)
+{
+	LWLockAcquire(stats_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < tracked->used; i++)
+	{
+		StatsEntry *entry = &tracked->entries[i];
+		uint64		id = entry->stats.id;
+
+		if (id != 0)
+			(void) hash_search(ids, &id, HASH_REMOVE, NULL);
+		SpinLockAcquire(&entry->mutex);
+		memset(&entry->stats, 0, sizeof(entry->stats));
+		SpinLockRelease(&entry->mutex);
+	}
+	tracked->used = 1;
+	LWLockRelease(stats_lock);
+}
+
 /* Read the file; false if it is damaged: then what has been read is, too. */
 static bool
 load_entries(FILE *file)
@@ -255,7 +274,7 @@ read_file(void)
 	}
 	if (!load_entries(file))
 	{
-		lock_stats_reset();
+		clear_entries();
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("ignoring invalid data in file \"%s\"", STATS_FILE)));
@@ -596,19 +615,6 @@ stats_read(ZkStats *stats)
 }
 
 /*
- * stats_reset
- *		Set all counters to zero.
- */
-void
-stats_reset(void)
-{
-	for (int i = 0; i < COUNTS; i++)
-		pg_atomic_write_u64(&instance->counts[i], 0);
-	pg_atomic_write_u64(&instance->claims_expired, 0);
-	pg_atomic_write_u64(&instance->reset_at, (uint64) GetCurrentTimestamp());
-}
-
-/*
  * lock_stats_read
  *		A copy of all *n entries, palloc'd.
  *
@@ -636,24 +642,15 @@ lock_stats_read(int *n)
 }
 
 /*
- * lock_stats_reset
- *		Clear all entries.
+ * stats_reset
+ *		Set all counters to zero, and clear all entries.
  */
 void
-lock_stats_reset(void)
+stats_reset(void)
 {
-	LWLockAcquire(stats_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < tracked->used; i++)
-	{
-		StatsEntry *entry = &tracked->entries[i];
-		uint64		id = entry->stats.id;
-
-		if (id != 0)
-			(void) hash_search(ids, &id, HASH_REMOVE, NULL);
-		SpinLockAcquire(&entry->mutex);
-		memset(&entry->stats, 0, sizeof(entry->stats));
-		SpinLockRelease(&entry->mutex);
-	}
-	tracked->used = 1;
-	LWLockRelease(stats_lock);
+	for (int i = 0; i < COUNTS; i++)
+		pg_atomic_write_u64(&instance->counts[i], 0);
+	pg_atomic_write_u64(&instance->claims_expired, 0);
+	pg_atomic_write_u64(&instance->reset_at, (uint64) GetCurrentTimestamp());
+	clear_entries();
 }

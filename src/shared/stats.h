@@ -77,6 +77,5 @@ extern void stats_expired_claim(void);
 extern void stats_read(ZkStats *stats);
 extern void stats_reset(void);
 extern ZkLockStats *lock_stats_read(int *n);
-extern void lock_stats_reset(void);
 
 #endif							/* ZKLOCK_STATS_H */

@@ -8,43 +8,40 @@
  * lock already, the backend takes it at once, else it asks the worker to queue
  * in ZooKeeper, and waits.
  *
- * An error may come at any point.  So what a call wants or has got, but does
- * not hold yet, is in "attempt", for the callbacks that clean up at the end of
- * the (sub)transaction.  There is one such call at a time.  An outcome that
- * the caller can report is returned; the only errors are PostgreSQL's own
- * (cancel, deadlock, lock_timeout in the lock manager, out of memory or
- * slots).
+ * An error may come at any point, and the process may end.  So what a call
+ * wants or has got, but does not hold yet, is in "attempt", for
+ * attempt_cleanup().  There is one such call at a time.  An outcome that the
+ * caller can report is returned; the only errors are PostgreSQL's own (cancel,
+ * deadlock, lock_timeout in the lock manager, out of memory or slots), and that
+ * a lock is held already, in another way.
  *
- * Any of several locks (acquire_any).
- *
- * A call wants the slots of all its locks, takes the first that is available,
- * and leaves the others.  It skips locks that its session holds already.  If
- * one lock is left, it is acquired as zk_lock() does.
+ * Any of several locks (acquire_any).  A call wants the slots of all its locks,
+ * but for those that its session holds already, takes the first that is
+ * available, and leaves the others.  One that is left alone is acquired as
+ * zk_lock() does.
  *
  * Tier 1.  A backend can wait for only one heavyweight lock at a time, and
- * must not miss the other locks meanwhile.  So the call takes those
- * heavyweight locks that it can have without waiting, and keeps them while it
- * waits: later backends queue behind it.  For the others it has a place in the
- * slot's list of backends, which is in the order of arrival.  It tries again
- * for such a heavyweight lock when the slot changes, and a few times after
- * that, since a holder drops its slot shortly before its heavyweight lock; and
- * from time to time, since the slot does not show a holder of the lock in the
- * other mode, or a backend that waits for several locks in tier 1.
+ * must not miss the other locks meanwhile.  So the call takes those that it
+ * can have without waiting, and keeps them while it waits: later backends
+ * queue behind it.  For the others it has a place in the slot's list of
+ * backends, which is in the order of arrival.  It tries again when the slot
+ * changes; a few times after that, since a holder drops its slot shortly
+ * before its heavyweight lock; and from time to time, since the slot does not
+ * show a holder of the lock in the other mode, or a backend that waits for
+ * several locks in tier 1.
  *
- * Fairness in the instance.  The lock manager may grant a heavyweight lock to
- * a backend that queues for it, but came later than one that wants any of
- * several locks.  The later backend finds that when it looks at the slot
+ * Fairness in the instance.  Of several backends that want any, the first gets
+ * the lock.  But the lock manager may grant a heavyweight lock to one that
+ * queues for it, and came later.  That one finds it when it looks at the slot
  * (is_behind_any), releases the heavyweight lock, wakes the earlier one, and
- * queues again when that one has the lock (ZK_REQUEUE_BEHIND).  Of several
- * backends that want any, the first gets the lock.
+ * queues again when that has the lock (ZK_REQUEUE_BEHIND).
  *
- * Tier 2.  All contenders that are needed are asked for in one step (take.c).
- * While it waits the call has a place in each queue.  A slot that the instance
- * owns is taken without asking.  When one slot has been taken, the heavyweight
- * locks of the others are released and their slots are left in one step:
- * another backend that wants one goes on with its contender, and the others
- * are deleted together.  Of several slots granted at once, the first in the
- * caller's order is taken.
+ * Tier 2.  All contenders that are needed are asked for in one step (take.c),
+ * so the call has a place in each queue.  A slot that the instance owns is
+ * taken without asking; of several granted at once, the first in the caller's
+ * order.  Then the heavyweight locks of the others are released and their
+ * slots are left in one step: another backend that wants one goes on with its
+ * contender, and the others are deleted together.
  *
  * Without waiting.  A try ends when another backend or contender is known to
  * be ahead for each lock.  That is not known while another backend that also
@@ -52,9 +49,9 @@
  * take one lock only.  (Tries of other instances count as waits, since nothing
  * tells them apart.)
  *
- * Deadlocks.  The call does not wait in the lock manager, so PostgreSQL's
- * detector has no edge from it; nor has the search between instances
- * (worker/waits.c).  A deadlock by way of it ends by timeout, lock_timeout or
+ * Deadlocks.  The call does not wait in the lock manager, so neither
+ * PostgreSQL's detector nor the search between instances (worker/waits.c) has
+ * an edge from it.  A deadlock by way of it ends by timeout, lock_timeout or
  * cancel.
  *
  * Copyright (c) 2026, zklock developers
@@ -88,9 +85,9 @@
 #include "shared/stats.h"
 #include "shared/take.h"
 #include "shared/test_build.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
@@ -113,8 +110,9 @@
 #define UNPROVED_RECHECK_MS	10
 
 /*
- * The first and the longest pause between tries for a heavyweight lock whose
- * release the slot does not show, in ms.
+ * The first and the longest pause between looks at what wakes nobody, in ms: a
+ * heavyweight lock whose release the slot does not show; a contender that
+ * goes.
  */
 #define RETRY_FIRST_MS		1
 #define RETRY_LAST_MS		100
@@ -127,16 +125,11 @@ typedef struct Attempt
 								 * yet */
 	int			at;				/* the one that it is about: those before it
 								 * have been taken; 0 if one is enough */
-	ZkProcLock *other;			/* wants the slot of the other mode, to see
-								 * its contender go; or NULL */
 	ZkOutcome	outcome;		/* counted if the call ends now; ZK_PENDING:
 								 * an error */
-	bool		snapshot_warned;	/* in this transaction */
 } Attempt;
 
 static Attempt attempt;
-static int	maxlocks = 0;		/* room in attempt.locks */
-static SubTransactionId attempt_subid = InvalidSubTransactionId;
 
 /* The wait of a call, through both tiers. */
 typedef struct SlotWait
@@ -176,31 +169,12 @@ typedef struct AnyCall
 	int64		retry_ms;		/* until trying tier 1 again; 0: no need */
 } AnyCall;
 
-/* Make room for so many locks, before attempt_add(). */
+/* A call begins, for as many locks as this at most. */
 static void
-attempt_make_room(int nlocks)
+attempt_begin(int nlocks)
 {
-	if (nlocks <= maxlocks)
-		return;
-	if (attempt.locks == NULL)
-		attempt.locks = MemoryContextAlloc(TopMemoryContext,
-										   nlocks * sizeof(HeldLock *));
-	else
-		attempt.locks = repalloc(attempt.locks, nlocks * sizeof(HeldLock *));
-	maxlocks = nlocks;
-}
-
-/*
- * Note that the call under way acquires this lock, which is not held yet.
- *
- * There is room for it.
- */
-static void
-attempt_add(HeldLock *lock)
-{
-	Assert(attempt.nlocks < maxlocks);
-	attempt.locks[attempt.nlocks++] = lock;
-	attempt_subid = GetCurrentSubTransactionId();
+	memset(&attempt, 0, sizeof(attempt));
+	attempt.locks = palloc(nlocks * sizeof(HeldLock *));
 	attempt.outcome = ZK_PENDING;
 }
 
@@ -208,6 +182,7 @@ attempt_add(HeldLock *lock)
 static void
 attempt_succeed(void)
 {
+	zk_unwatch_client();
 	attempt.nlocks = attempt.at = 0;
 }
 
@@ -228,14 +203,6 @@ leave(HeldLock *lock)
 	else if (proc)
 		slot_unwant(proc);
 	lock->proc = NULL;
-}
-
-/* Give back what has been taken.  The call goes on. */
-static void
-attempt_give_back(void)
-{
-	for (int i = 0; i < attempt.nlocks; i++)
-		leave(attempt.locks[i]);
 }
 
 /*
@@ -276,9 +243,6 @@ attempt_end_any(const ZkAnyWait *wait, HeldLock *winner)
 static void
 attempt_abandon(void)
 {
-	if (attempt.other)
-		slot_unwant(attempt.other);
-	attempt.other = NULL;
 	for (int i = 0; i < attempt.nlocks; i++)
 	{
 		HeldLock   *lock = attempt.locks[i];
@@ -291,22 +255,12 @@ attempt_abandon(void)
 	attempt_succeed();
 }
 
-/* As attempt_abandon(), at the end of a transaction. */
+/* After an error, and at the end of the process. */
 static void
-attempt_end_transaction(void)
+attempt_cleanup(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
+	ConditionVariableCancelSleep(); /* a slot may go */
 	attempt_abandon();
-	attempt.snapshot_warned = false;
-}
-
-static void
-abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
-					   SubTransactionId parent pg_attribute_unused(),
-					   void *arg pg_attribute_unused())
-{
-	/* that of heavyweight_try_until() is another one */
-	if (event == SUBXACT_EVENT_ABORT_SUB && attempt_subid == subid)
-		attempt_abandon();
 }
 
 /*
@@ -314,9 +268,9 @@ abort_subxact_callback(SubXactEvent event, SubTransactionId subid,
  *		The context of an error in a wait, or about its outcome.
  */
 void
-waiting_error_context(const char *name)
+waiting_error_context(void *name)
 {
-	errcontext("while waiting for lock \"%s\" in ZooKeeper", name);
+	errcontext("while waiting for lock \"%s\" in ZooKeeper", (char *) name);
 }
 
 /* Does a session of this server hold the lock, in any mode? */
@@ -412,15 +366,20 @@ shorter(int64 sleep, int64 other)
 }
 
 /*
- * Have the session proved, so that what the instance owns can be taken.
- * Returns how long to sleep at most.
+ * How long a wait may sleep after this answer, in ms, before something besides
+ * slots must be looked at; 0, for ZK_NO_SESSION, if the session was missing
+ * for too long.  A call that has its place needs no session.
  */
 static int64
-ask_proof(SlotWait *wait)
+waiting_step(SlotWait *wait, bool has_place, ZkOutcome answer)
 {
+	int64		sleep = has_place ? RECHECK_MS : waiting_timeout(wait);
+
+	if (answer != ZK_UNPROVED)
+		return sleep;
 	if (wait->ticket == 0 || proof_is_given(wait->ticket))
 		wait->ticket = proof_ask();
-	return UNPROVED_RECHECK_MS;
+	return Min(sleep, UNPROVED_RECHECK_MS);
 }
 
 /*
@@ -442,7 +401,8 @@ waiting_for_room(SlotWait *wait)
 	timeout = waiting_timeout(wait);
 	if (timeout == 0)
 		return ZK_NO_SESSION;
-	sleep = shorter(shorter(sleep, timeout), zk_check_client());
+	sleep = shorter(sleep, timeout);
+	zk_watch_client();
 	InvalidateCatalogSnapshotConditionally();
 	(void) ConditionVariableTimedSleep(slots_room_cv(), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockRoom"));
@@ -477,38 +437,41 @@ lock_word(ZnodeKind kind)
 }
 
 /*
- * As the lock manager does for log_lock_waits: log once which contender has
- * blocked us for deadlock_timeout, and what that contender waits for.  Returns
- * in how many ms that is due, or -1 if it is not.
+ * Has the wait lasted for deadlock_timeout, and must be logged, once, as the
+ * lock manager does for log_lock_waits?  If it must later, *sleep is bounded
+ * by that time.
  */
-static int64
+static bool
+log_is_due(SlotWait *wait, int64 *sleep)
+{
+	int64		left = wait->started + DeadlockTimeout - zk_now_ms();
+
+	if (!log_lock_waits || wait->logged)
+		return false;
+	if (left > 0)
+		*sleep = shorter(*sleep, left);
+	return wait->logged = left <= 0;
+}
+
+/* Log which contender blocks us, and what that contender waits for. */
+static void
 waiting_log(SlotWait *wait, const HeldLock *lock)
 {
 	StringInfoData owner;
-	int64		waited;
-	int64		left;
+	int64		waited = zk_now_ms() - wait->started;
+	int64		left = zk_time_left(wait->deadline);
 	bool		known;
 
-	if (!log_lock_waits || wait->logged)
-		return -1;
-	waited = zk_now_ms() - wait->started;
-	if (waited < DeadlockTimeout)
-		return DeadlockTimeout - waited;
-
-	wait->logged = true;
 	wait->prepared = NULL;		/* a read sleeps on another one */
 	initStringInfo(&owner);
-	left = wait->deadline < 0 ? OWNER_READ_MS :
-		zk_time_left(wait->deadline);
 	known = !hold_is_of_instance(lock) &&
-		read_owner(&lock->key, (int) Min(left, OWNER_READ_MS), &owner);
+		read_owner(&lock->key, (int) shorter(left, OWNER_READ_MS), &owner);
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s \"%s\" in ZooKeeper after %lld ms",
 					MyProcPid, lock_word(lock->kind), wait->result->name,
 					(long long) waited),
 			 known ? errdetail_log("%s", owner.data) : 0));
 	pfree(owner.data);
-	return -1;
 }
 
 /* The end of a wait whose beginning was logged, with this lock. */
@@ -532,7 +495,7 @@ waiting_callback(void *arg)
 		errcontext("while waiting for lock \"%s\" behind another session of this server",
 				   wait->result->name);
 	else
-		waiting_error_context(wait->result->name);
+		waiting_error_context(unconstify(char *, wait->result->name));
 
 	/* lock_timeout, or a deadlock, within the lock manager */
 	if (geterrcode() == ERRCODE_LOCK_NOT_AVAILABLE)
@@ -566,6 +529,15 @@ waiting_for_claim(const HeldLock *lock)
 		claim_is_in_way(&lock->key);
 }
 
+/* Wait in the lock manager; false: a try that has timed out. */
+static bool
+wait_tier1(const Heavyweight *lock, const SlotWait *wait)
+{
+	return wait->try && wait->deadline >= 0 ?
+		heavyweight_try_until(lock, wait->deadline) :
+		heavyweight_lock(lock, false, true, wait->deadline);
+}
+
 /*
  * Wait for the end of all transactions that hold the lock because they use its
  * claim; false if there are none.  Returns with "outcome" as wait_for_slot().
@@ -579,18 +551,14 @@ wait_for_users(SlotWait *wait, const HeldLock *lock, ZkOutcome *outcome)
 {
 	Heavyweight users;
 
-	if (!claims_have_users() || !claim_has_users(&lock->key))
+	if (!claim_has_users(&lock->key))
 		return false;
 	ConditionVariableCancelSleep();
 	wait->prepared = NULL;
 	wait->tier1 = lock;
 	slot_requeue_tier1(lock->proc);
 	heavyweight_set_users(&users, &lock->key, ShareLock);
-	*outcome = ZK_PENDING;
-	if (!wait->try || wait->deadline < 0)
-		(void) heavyweight_lock(&users, false, true, wait->deadline);
-	else if (!heavyweight_try_until(&users, wait->deadline))
-		*outcome = ZK_NOT_IN_TIME;
+	*outcome = wait_tier1(&users, wait) ? ZK_PENDING : ZK_NOT_IN_TIME;
 	if (*outcome == ZK_PENDING)
 		heavyweight_unlock(&users, false, 1);
 	wait->tier1 = NULL;
@@ -608,6 +576,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 	static uint32 wait_event = 0;
 	ZkSlot	   *slot = lock->proc->slot;
 	int64		sleep = zk_time_left(wait->deadline);
+	int64		step;
 	ZkOutcome	outcome;
 
 	wait->asked = true;
@@ -619,19 +588,12 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		return ZK_NOT_IN_TIME;
 	if (!wait->immediate && wait_for_users(wait, lock, &outcome))
 		return outcome;
-	if (!wait->in_queue)
-	{
-		int64		recheck = waiting_timeout(wait);
-
-		if (recheck == 0)
-			return ZK_NO_SESSION;
-		sleep = shorter(sleep, recheck);
-	}
-	sleep = shorter(sleep, RECHECK_MS);
-	if (answer == ZK_UNPROVED)
-		sleep = shorter(sleep, ask_proof(wait));
-	sleep = shorter(sleep, waiting_log(wait, lock));
-	sleep = shorter(sleep, zk_check_client());
+	step = waiting_step(wait, wait->in_queue, answer);
+	if (step == 0)
+		return ZK_NO_SESSION;
+	sleep = shorter(sleep, step);
+	if (log_is_due(wait, &sleep))
+		waiting_log(wait, lock);
 
 	if (wait->prepared != slot)
 	{
@@ -639,6 +601,7 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 		wait->prepared = slot;
 		return ZK_PENDING;
 	}
+	zk_watch_client();
 	InvalidateCatalogSnapshotConditionally();
 	(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
 									   ZkWaitEvent(wait_event, "ZkLockAcquire"));
@@ -649,42 +612,33 @@ wait_for_slot(SlotWait *wait, const HeldLock *lock, ZkOutcome answer)
 /*
  * A call that fails if others are ahead must not fail because of the
  * instance's own contender in the other mode: wait until that is deleted.
- * Returns ZK_PENDING, or the outcome if the contender is not gone in time, or
- * if ZooKeeper refuses the deletion.
+ * Returns ZK_PENDING, or the outcome if the contender is not gone in time.
  */
 static ZkOutcome
 wait_for_other_mode(const HeldLock *lock, SlotWait *wait)
 {
 	static uint32 wait_event = 0;
-	ZkSlot	   *slot;
-	bool		stuck;
-	ZkOutcome	outcome = ZK_PENDING;
+	int64		pause = RETRY_FIRST_MS;
 
 	slot_yield_other_mode(lock->proc);
-	attempt.other = slot_want_leaving(lock->proc);
-	if (attempt.other == NULL)
-		return outcome;
-
-	slot = attempt.other->slot;
-	while (slot_is_leaving(slot, &stuck))
+	while (slot_other_mode_leaves(lock->proc))
 	{
 		int64		left = zk_time_left(wait->deadline);
-		int64		sleep = 0;
+		int64		timeout = waiting_timeout(wait);
 
-		if (stuck || left == 0)
-			outcome = ZK_NOT_IN_TIME;
-		else if ((sleep = waiting_timeout(wait)) == 0)
-			outcome = ZK_NO_SESSION;
-		if (outcome != ZK_PENDING)
-			break;
-		sleep = shorter(sleep, left);
-		(void) ConditionVariableTimedSleep(slot_cv(slot), Min(sleep, INT_MAX),
-										   ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		if (left == 0)
+			return ZK_NOT_IN_TIME;
+		if (timeout == 0)
+			return ZK_NO_SESSION;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 (long) shorter(pause, shorter(timeout, left)),
+						 ZkWaitEvent(wait_event, "ZkLockAcquire"));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		pause = Min(2 * pause, RETRY_LAST_MS);
 	}
-	ConditionVariableCancelSleep();
-	slot_unwant(attempt.other);
-	attempt.other = NULL;
-	return outcome;
+	return ZK_PENDING;
 }
 
 /* Has the call lost one of the locks that it has taken already? */
@@ -736,7 +690,7 @@ take_slot(HeldLock *lock, SlotWait *wait)
 
 /* The first tier. */
 static bool
-acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
+acquire_heavyweight(HeldLock *lock, SlotWait *wait)
 {
 	if (heavyweight_lock(&lock->heavyweight, false, false, -1))
 		return true;
@@ -746,9 +700,7 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
 	wait->queued = true;
 	if (lock->heavyweight.mode == ExclusiveLock)
 		slot_ask(lock->proc);
-	return request->try && wait->deadline >= 0 ?
-		heavyweight_try_until(&lock->heavyweight, wait->deadline) :
-		heavyweight_lock(&lock->heavyweight, false, true, wait->deadline);
+	return wait_tier1(&lock->heavyweight, wait);
 }
 
 /*
@@ -758,13 +710,12 @@ acquire_heavyweight(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
  * slot on.
  */
 static ZkOutcome
-want_slot(HeldLock *lock, const ZkRequest *request, SlotWait *wait)
+want_slot(HeldLock *lock, const ZkProcLock *wish, SlotWait *wait)
 {
 	ZkOutcome	outcome = ZK_PENDING;
 
-	while ((lock->proc = slot_want(&lock->key, lock->kind, request->session,
-								   attempt.nlocks > 1)) == NULL &&
-		   outcome == ZK_PENDING)
+	while (outcome == ZK_PENDING &&
+		   (lock->proc = slot_want(&lock->key, wish)) == NULL)
 		outcome = waiting_for_room(wait);
 	ConditionVariableCancelSleep();
 	return outcome;
@@ -819,12 +770,14 @@ acquire_count(const SlotWait *wait, const HeldLock *lock)
 static void
 warn_of_snapshot(const char *name, bool session)
 {
-	if (attempt.snapshot_warned || !IsolationUsesXactSnapshot() ||
+	static LocalTransactionId warned_in = InvalidLocalTransactionId;
+
+	if (warned_in == ZkMyLocalTransactionId || !IsolationUsesXactSnapshot() ||
 		!FirstSnapshotSet)
 		return;
 	if (session && !IsTransactionBlock())
 		return;					/* the snapshot ends with this statement */
-	attempt.snapshot_warned = true;
+	warned_in = ZkMyLocalTransactionId;
 	ZK_FAIL_AT("warn");
 	ereport(WARNING,
 			(errmsg("the snapshot of this transaction is older than lock \"%s\"",
@@ -945,14 +898,19 @@ static ZkOutcome
 acquire_lock(HeldLock *lock, const ZkRequest *request, SlotWait *wait,
 			 bool *tier1)
 {
+	ZkProcLock	wish = {
+		.kind = lock->kind,
+		.session = request->session,
+		.provisional = attempt.nlocks > 1
+	};
 	ZkOutcome	outcome;
 	bool		has_waited = false;
 
 	*tier1 = false;
-	outcome = want_slot(lock, request, wait);
+	outcome = want_slot(lock, &wish, wait);
 	while (outcome == ZK_PENDING)
 	{
-		*tier1 = acquire_heavyweight(lock, request, wait);
+		*tier1 = acquire_heavyweight(lock, wait);
 		if (!*tier1)
 			return ZK_NOT_IN_TIME;
 		wait->tier1 = NULL;
@@ -1043,7 +1001,8 @@ begin_again(SlotWait *wait)
 	ereport(DEBUG1,
 			(errmsg_internal("process %d has lost one of the first %d of %d locks, and begins again",
 							 MyProcPid, ntaken, attempt.nlocks)));
-	attempt_give_back();
+	for (int i = 0; i < attempt.nlocks; i++)
+		leave(attempt.locks[i]);
 	for (int i = 0; i < ntaken; i++)
 		heavyweight_unlock(&attempt.locks[i]->heavyweight, false, 1);
 	wait->in_queue = !wait->immediate;
@@ -1110,60 +1069,79 @@ acquire_attempt(const ZkRequest *request, SlotWait *wait)
 }
 
 /*
- * May the request have one more hold of a lock that this backend holds, and
- * whose key is this one?
+ * permits_report
+ *		Fail (55000): a semaphore has another number of permits.
  */
-static ZkOutcome
-check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
+void
+permits_report(const char *name, int permits, int permits_found)
 {
-	if (!slot_is_mine(lock->proc))
-		return ZK_LOST;
-	if (request->kind != ZNODE_READER && lock->kind == ZNODE_READER)
-		return ZK_HELD_SHARED;
-	if (request->permits != lock->permits)
-		return ZK_HELD_OTHER_PERMITS;
-	if (key_is_advisory(key) && !key_is_advisory(&lock->key))
-		return ZK_HELD_OTHER_NAMESPACE;
-	if (request->session && hold_is_of_claim(lock))
-		return ZK_HELD_BY_CLAIM;
-	return ZK_ACQUIRED;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("semaphore \"%s\" is in use with %d permits, not %d",
+					name, permits_found, permits),
+			 errhint("All users of a semaphore must agree on its number of permits.")));
 }
 
 /*
- * Sort the locks of a request: first the *nagain that this backend holds
- * already; the others are also noted in "attempt".  Returns false, with an
- * outcome, if one that is held cannot be had again.
+ * Fail (55000; 40001 if it is lost) if the request cannot have one more hold of
+ * a lock that this backend holds, and whose key is this one.
  */
-static bool
-sort_locks(const ZkRequest *request, HeldLock **locks, int *nagain,
-		   ZkResult *result)
+static void
+check_again(const HeldLock *lock, const ZkKey *key, const ZkRequest *request)
 {
-	attempt_make_room(request->nkeys);
-	*nagain = 0;
+	if (!slot_is_mine(lock->proc))
+		hold_report_lost(key, false);
+	if (request->kind != ZNODE_READER && lock->kind == ZNODE_READER)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot make the shared lock \"%s\" exclusive",
+						key_name(key)),
+				 errdetail("Two transactions that did so would wait for each other forever."),
+				 errhint("Take the exclusive lock first, or release the shared lock first.")));
+	if (request->permits != lock->permits)
+		permits_report(request->name, request->permits, lock->permits);
+	if (key_is_advisory(key) && !key_is_advisory(&lock->key))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held, but not as an advisory lock",
+						key_name(key)),
+				 errdetail("It was taken with another value of \"zklock.advisory_namespace\", so it does not exclude sessions that take the advisory lock of this database."),
+				 errhint("Release the lock first.")));
+	if (request->session && hold_is_of_claim(lock))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot take lock \"%s\" for the session",
+						key_name(key)),
+				 errdetail("This transaction holds it because of a claim.")));
+}
+
+/*
+ * Sort the locks of a request: first those that this backend holds already,
+ * and can have once more; the others are also noted in "attempt".  Returns how
+ * many it holds.
+ */
+static int
+sort_locks(const ZkRequest *request, HeldLock **locks)
+{
+	int			nagain = 0;
+
 	for (int i = 0; i < request->nkeys; i++)
 	{
 		HeldLock   *lock = hold_prepare(&request->keys[i], request->kind,
 										request->permits);
-		ZkOutcome	outcome;
 
-		if (!hold_is_held(lock))
+		if (hold_is_held(lock))
 		{
-			attempt_add(lock);
+			check_again(lock, &request->keys[i], request);
+			locks[nagain++] = lock;
+		}
+		else
+		{
+			attempt.locks[attempt.nlocks++] = lock;
 			locks[request->nkeys - attempt.nlocks] = lock;
-			continue;
 		}
-		outcome = check_again(lock, &request->keys[i], request);
-		if (outcome != ZK_ACQUIRED)
-		{
-			result->outcome = outcome;
-			result->key = &request->keys[i];
-			result->permits_found = lock->permits;
-			attempt_abandon();
-			return false;
-		}
-		locks[(*nagain)++] = lock;
 	}
-	return true;
+	return nagain;
 }
 
 /*
@@ -1182,9 +1160,8 @@ acquire_begin(void)
 		return;
 	if (!attached)
 	{
-		commit_attach(attempt_end_transaction);
+		commit_attach();
 		holds_attach();
-		RegisterSubXactCallback(abort_subxact_callback, NULL);
 		attached = true;
 	}
 	commit_check_first();
@@ -1201,27 +1178,32 @@ acquire_begin(void)
  * ZK_NOT_IN_TIME if the request has "try".  The messages of ZK_NO_SESSION and
  * ZK_DENIED have waiting_error_context().
  *
- * Errors: 55P03 timeout within the lock manager; 53200 out of slots; 57014
- * canceled; 40P01 deadlock within the instance.
+ * Errors: those of check_again(); 55P03 timeout within the lock manager; 53200
+ * out of slots; 57014 canceled; 40P01 deadlock within the instance.
  */
 ZkOutcome
 acquire_locks(const ZkRequest *request, ZkResult *result)
 {
 	SlotWait	wait;
 	HeldLock  **locks = palloc(request->nkeys * sizeof(HeldLock *));
-	int			nagain;
+	volatile int nagain;
+	volatile bool acquired;
 
 	Assert(!request->try || request->nkeys == 1);
 	waiting_begin(&wait, request, result);
 	acquire_begin();
-	if (!sort_locks(request, locks, &nagain, result))
+	attempt_begin(request->nkeys);
+	PG_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
+	{
+		nagain = sort_locks(request, locks);
+		acquired = nagain == request->nkeys ||
+			acquire_attempt(request, &wait) == ZK_ACQUIRED;
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
+	if (!acquired)
 		return result->outcome;
 	if (nagain < request->nkeys)
-	{
-		if (acquire_attempt(request, &wait) != ZK_ACQUIRED)
-			return result->outcome;
 		acquire_end(request, &wait, locks[nagain]);
-	}
 
 	for (int i = 0; i < nagain; i++)
 	{
@@ -1287,23 +1269,15 @@ release_heavyweights(AnyCall *call, const HeldLock *but)
 	}
 }
 
-/* As the lock manager does for log_lock_waits; see waiting_log(). */
-static int64
-log_wait(AnyCall *call)
+/* As waiting_log(). */
+static void
+log_wait(const SlotWait *wait)
 {
-	SlotWait   *wait = &call->wait;
-	int64		waited = zk_now_ms() - wait->started;
-
-	if (!log_lock_waits || wait->logged)
-		return -1;
-	if (waited < DeadlockTimeout)
-		return DeadlockTimeout - waited;
-	wait->logged = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for any of %d locks in ZooKeeper after %lld ms",
-					MyProcPid, attempt.nlocks, (long long) waited),
+					MyProcPid, attempt.nlocks,
+					(long long) (zk_now_ms() - wait->started)),
 			 errdetail_log("The first is \"%s\".", wait->result->name)));
-	return -1;
 }
 
 /*
@@ -1330,6 +1304,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 {
 	SlotWait   *wait = &call->wait;
 	int64		sleep = zk_time_left(wait->deadline);
+	int64		step;
 	int			events;
 
 	wait->asked = true;
@@ -1340,25 +1315,19 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
 	if (sleep == 0 ||
 		(wait->immediate && !call->leaving && answer == ZK_QUEUED))
 		return ZK_NOT_IN_TIME;
-	if ((!wait->in_queue || wait->immediate) &&
-		(call->leaving || answer != ZK_QUEUED))
-	{
-		int64		timeout = waiting_timeout(wait);
-
-		if (timeout == 0)
-			return ZK_NO_SESSION;
-		sleep = shorter(sleep, timeout);
-	}
-	sleep = shorter(sleep, RECHECK_MS);
-	if (answer == ZK_UNPROVED)
-		sleep = shorter(sleep, ask_proof(wait));
+	step = waiting_step(wait, (wait->in_queue && !wait->immediate) ||
+						(answer == ZK_QUEUED && !call->leaving), answer);
+	if (step == 0)
+		return ZK_NO_SESSION;
+	sleep = shorter(sleep, step);
 	if (call->leaving)
 		sleep = shorter(sleep, UNPROVED_RECHECK_MS);
 	if (call->retry_ms > 0)
 		sleep = shorter(sleep, call->retry_ms);
-	sleep = shorter(sleep, log_wait(call));
-	sleep = shorter(sleep, zk_check_client());
+	if (log_is_due(wait, &sleep))
+		log_wait(wait);
 
+	zk_watch_client();
 	InvalidateCatalogSnapshotConditionally();
 	events = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -1457,6 +1426,12 @@ want_any(AnyCall *call)
 {
 	int			n = attempt.nlocks;
 	ZkAnyWait  *slots = &call->slots;
+	ZkProcLock	wish = {
+		.kind = call->request->kind,
+		.session = call->request->session,
+		.alternatives = n,
+		.tries = call->wait.immediate
+	};
 	ZkOutcome	outcome = ZK_PENDING;
 
 	slots->procs = palloc(n * sizeof(ZkProcLock *));
@@ -1470,16 +1445,33 @@ want_any(AnyCall *call)
 	{
 		HeldLock   *lock = attempt.locks[slots->n];
 
-		lock->proc = slot_want_any(&lock->key, lock->kind,
-								   call->request->session, n,
-								   slots->immediate);
-		if (lock->proc != NULL)
+		outcome = want_slot(lock, &wish, &call->wait);
+		if (outcome == ZK_PENDING)
 			slots->procs[slots->n++] = lock->proc;
-		else
-			outcome = waiting_for_room(&call->wait);
 	}
-	ConditionVariableCancelSleep();
 	return outcome;
+}
+
+/* Take any of the locks in "attempt". */
+static void
+any_attempt(AnyCall *call)
+{
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = any_callback,
+		.arg = call
+	};
+	ZkOutcome	outcome;
+
+	error_context_stack = &context;
+	outcome = want_any(call);
+	if (outcome == ZK_PENDING)
+		outcome = wait_for_any(call);
+	if (outcome == ZK_ACQUIRED)
+		hold_any(call, call->slots.which);
+	else
+		fail_any(call, outcome);
+	error_context_stack = context.previous;
 }
 
 /*
@@ -1497,18 +1489,6 @@ list_not_held(const ZkRequest *request, int *n)
 	return keys;
 }
 
-/* Take the only lock that is left. */
-static ZkOutcome
-acquire_one(const ZkRequest *request, const ZkKey *key, ZkResult *result)
-{
-	ZkRequest	one = *request;
-
-	one.keys = key;
-	one.nkeys = 1;
-	one.name = key_name(key);
-	return acquire_locks(&one, result);
-}
-
 /*
  * acquire_any
  *		Take the first free lock of a request among those that this session
@@ -1523,33 +1503,30 @@ ZkOutcome
 acquire_any(const ZkRequest *request, ZkResult *result)
 {
 	AnyCall		call = {.request = request};
-	ErrorContextCallback context = {
-		.previous = error_context_stack,
-		.callback = any_callback,
-		.arg = &call
-	};
-	ZkOutcome	outcome;
 	int			n;
 	const ZkKey **keys = list_not_held(request, &n);
 
 	if (n == 1)
-		return acquire_one(request, keys[0], result);
+	{
+		ZkRequest	one = *request;
+
+		one.keys = keys[0];
+		one.nkeys = 1;
+		one.name = key_name(keys[0]);
+		return acquire_locks(&one, result);
+	}
 	waiting_begin(&call.wait, request, result);
 	if (n == 0)
 		return result->outcome = ZK_HELD_ALL;
 	acquire_begin();
-	attempt_make_room(n);
-	for (int i = 0; i < n; i++)
-		attempt_add(hold_prepare(keys[i], request->kind, 0));
-
-	error_context_stack = &context;
-	outcome = want_any(&call);
-	if (outcome == ZK_PENDING)
-		outcome = wait_for_any(&call);
-	if (outcome == ZK_ACQUIRED)
-		hold_any(&call, call.slots.which);
-	else
-		fail_any(&call, outcome);
-	error_context_stack = context.previous;
+	attempt_begin(n);
+	PG_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
+	{
+		for (int i = 0; i < n; i++)
+			attempt.locks[attempt.nlocks++] = hold_prepare(keys[i],
+														   request->kind, 0);
+		any_attempt(&call);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(attempt_cleanup, (Datum) 0);
 	return result->outcome;
 }

@@ -39,6 +39,7 @@ typedef struct ZkRequest
 extern void acquire_begin(void);
 extern ZkOutcome acquire_locks(const ZkRequest *request, ZkResult *result);
 extern ZkOutcome acquire_any(const ZkRequest *request, ZkResult *result);
-extern void waiting_error_context(const char *name);
+extern void waiting_error_context(void *name);
+extern void permits_report(const char *name, int permits, int permits_found);
 
 #endif							/* ZKLOCK_ACQUIRE_H */

@@ -105,7 +105,7 @@ most_of_role(void)
 static void
 report_no_room(int most)
 {
-	if (claims_have_room())
+	if (claims_count() < zklock_max_claims)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of claims"),
@@ -144,8 +144,7 @@ claim_lock(FunctionCallInfo fcinfo, bool try)
 	request.timeout = get_timeout(fcinfo, 2);
 	request.kind = kind_of_lock(false);
 	check_claimable(&lock);
-	if (!claims_have_room() ||
-		(most < zklock_max_claims && claims_of_role(MyProc->roleId) >= most))
+	if (!claims_have_room(MyProc->roleId, most))
 		report_no_room(most);
 	strlcpy(token.instance, claims_instance(), sizeof(token.instance));
 	if (!pg_strong_random(token.secret, sizeof(token.secret)))
@@ -258,15 +257,15 @@ renew(const ClaimToken *token, int64 ttl_us)
 
 	for (;;)
 	{
-		ZkUnprovedClaim unproved;
+		int64		end_ms;
 		int			number;
-		ZkClaimState state = claim_renew(token, ttl_us, &unproved, &number);
+		ZkClaimState state = claim_renew(token, ttl_us, &end_ms, &number);
 
 		if (state == ZK_CLAIM_RESERVED &&
 			!slot_is_mine(find_reserved(number)->proc))
 			return ZK_CLAIM_ENDED;
 		if (state != ZK_CLAIM_UNPROVED ||
-			!proof_wait(proof_ask(), unproved.end_ms,
+			!proof_wait(proof_ask(), end_ms,
 						ZkWaitEvent(wait_event, "ZkLockRenew")))
 			return state;
 	}

@@ -584,14 +584,10 @@ commit_is_lasting(void)
 	return lasting != LASTING_NONE;
 }
 
-/* Ends what a call that acquires locks had under way: see commit_attach(). */
-static void (*end_call) (void);
-
 /* At the end of a transaction, in whatever way. */
 static void
 end_transaction(bool commit)
 {
-	end_call();
 	holds_end_transaction(commit);
 	if (lasting != LASTING_RUNNING)
 	{
@@ -710,13 +706,11 @@ commit_init(void)
 
 /*
  * commit_attach
- *		Install callbacks, before the first lock of this process; "end" is
- *		called at the end of a transaction, ahead of the release of its holds.
+ *		Install callbacks, before the first lock of this process.
  */
 void
-commit_attach(void (*end) (void))
+commit_attach(void)
 {
-	end_call = end;
 	RegisterXactCallback(zk_xact_callback, (void *) last_registration);
 	RegisterResourceReleaseCallback(zk_release_callback, NULL);
 }

@@ -14,7 +14,7 @@
 #define ZKLOCK_COMMIT_H
 
 extern void commit_init(void);
-extern void commit_attach(void (*end) (void));
+extern void commit_attach(void);
 extern void commit_check_first(void);
 extern void commit_note_foreign(void);
 extern void commit_note_statement(void);

@@ -120,16 +120,6 @@ kind_of_lock(bool shared)
 		ZNODE_WRITER : ZNODE_MUTEX;
 }
 
-static void
-report_permits(const char *name, int permits, int permits_found)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("semaphore \"%s\" is in use with %d permits, not %d",
-					name, permits_found, permits),
-			 errhint("All users of a semaphore must agree on its number of permits.")));
-}
-
 /* The paths of the session's znodes would be too long, in all. */
 static void
 report_no_room(const char *name)
@@ -171,7 +161,7 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 	switch (result->refusal)
 	{
 		case ZK_REFUSAL_PERMITS:
-			report_permits(name, request->permits, result->permits_found);
+			permits_report(name, request->permits, result->permits_found);
 			break;
 		case ZK_REFUSAL_MIXED:
 			report_mixed(name, permit);
@@ -214,64 +204,13 @@ report_refusal(const ZkRequest *request, const ZkResult *result)
 	}
 }
 
-static void
-waiting_callback(void *arg)
-{
-	waiting_error_context(arg);
-}
-
-/* What the session holds already is in the way. */
-static void
-report_held(const ZkRequest *request, const ZkResult *result)
-{
-	switch (result->outcome)
-	{
-		case ZK_HELD_SHARED:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot make the shared lock \"%s\" exclusive",
-							key_name(result->key)),
-					 errdetail("Two transactions that did so would wait for each other forever."),
-					 errhint("Take the exclusive lock first, or release the shared lock first.")));
-			break;
-		case ZK_HELD_OTHER_PERMITS:
-			report_permits(request->name, request->permits,
-						   result->permits_found);
-			break;
-		case ZK_HELD_OTHER_NAMESPACE:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("lock \"%s\" is held, but not as an advisory lock",
-							key_name(result->key)),
-					 errdetail("It was taken with another value of \"zklock.advisory_namespace\", so it does not exclude sessions that take the advisory lock of this database."),
-					 errhint("Release the lock first.")));
-			break;
-		case ZK_HELD_BY_CLAIM:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot take lock \"%s\" for the session",
-							key_name(result->key)),
-					 errdetail("This transaction holds it because of a claim.")));
-			break;
-		case ZK_HELD_ALL:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("this session holds all of these locks already"),
-					 errdetail("Locks that the session holds are not free, and nobody else can release them.")));
-			break;
-		default:
-			Assert(false);
-			break;
-	}
-}
-
 /* Report why the locks of a request were not acquired. */
 static void
 report_failure(const ZkRequest *request, const ZkResult *result)
 {
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
-		.callback = waiting_callback,
+		.callback = waiting_error_context,
 		.arg = unconstify(char *, result->name)
 	};
 
@@ -289,15 +228,11 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			error_context_stack = &context;
 			deadlock_report(result->deadlock);
 			break;
-		case ZK_LOST:
-			hold_report_lost(result->key, false);
-			break;
-		case ZK_HELD_SHARED:
-		case ZK_HELD_OTHER_PERMITS:
-		case ZK_HELD_OTHER_NAMESPACE:
-		case ZK_HELD_BY_CLAIM:
 		case ZK_HELD_ALL:
-			report_held(request, result);
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("this session holds all of these locks already"),
+					 errdetail("Locks that the session holds are not free, and nobody else can release them.")));
 			break;
 		case ZK_NOT_IN_TIME:
 			ereport(ERROR,
@@ -311,6 +246,7 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 		case ZK_QUEUED:
 		case ZK_REQUEUE_TIER1:
 		case ZK_REQUEUE_BEHIND:
+		case ZK_LOST:
 		case ZK_ACQUIRED:
 			Assert(false);
 			break;
@@ -474,17 +410,6 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* A hash table of keys, for get_keys(). */
-static HTAB *
-make_key_table(void)
-{
-	HASHCTL		ctl;
-	int			flags = key_hash_ctl(&ctl, sizeof(ZkKey));
-
-	ctl.hcxt = CurrentMemoryContext;
-	return hash_create("zklock names", 64, &ctl, flags | HASH_CONTEXT);
-}
-
 /*
  * The locks that the names in an array stand for, in their order, each once:
  * an array.  An array of any length is read no further than to the first name
@@ -494,11 +419,15 @@ static ZkKey *
 get_keys(ArrayType *names, ZkRequest *request)
 {
 	ArrayIterator iterator = array_create_iterator(names, 0, NULL);
-	HTAB	   *seen = make_key_table();
+	HASHCTL		ctl;
+	int			flags = key_hash_ctl(&ctl, sizeof(ZkKey));
+	HTAB	   *seen;
 	ZkKey	   *keys = palloc(ZK_MAX_NAMES * sizeof(ZkKey));
 	Datum		name;
 	bool		isnull;
 
+	ctl.hcxt = CurrentMemoryContext;
+	seen = hash_create("zklock names", 64, &ctl, flags | HASH_CONTEXT);
 	while (array_iterate(iterator, &name, &isnull))
 	{
 		ZkLockName	lock;

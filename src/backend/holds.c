@@ -364,16 +364,6 @@ hold_find(const ZkKey *key)
 	return lock && hold_is_held(lock) ? lock : NULL;
 }
 
-static void
-make_held_table(void)
-{
-	HASHCTL		ctl;
-	int			flags = key_hash_ctl(&ctl, sizeof(HeldLock));
-
-	held_table = hash_create("zklock holds", 16, &ctl, flags);
-	before_shmem_exit(release_at_exit, (Datum) 0);
-}
-
 /*
  * hold_prepare
  *		Find or make the entry of a lock, with room for one more hold, so that
@@ -387,9 +377,6 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 	HeldLock   *lock;
 	char		path[ZNODE_PATH_SIZE];
 	bool		found;
-
-	if (held_table == NULL)
-		make_held_table();
 
 	lock = hash_search(held_table, key, HASH_ENTER, &found);
 	if (!found)
@@ -983,10 +970,16 @@ holds_end_transaction(bool commit)
 
 /*
  * holds_attach
- *		Install callbacks, before the first lock of this process.
+ *		Make the table, and install callbacks, before the first lock of this
+ *		process.
  */
 void
 holds_attach(void)
 {
+	HASHCTL		ctl;
+	int			flags = key_hash_ctl(&ctl, sizeof(HeldLock));
+
+	held_table = hash_create("zklock holds", 16, &ctl, flags);
+	before_shmem_exit(release_at_exit, (Datum) 0);
 	RegisterSubXactCallback(end_subxact_callback, NULL);
 }

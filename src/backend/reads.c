@@ -53,6 +53,9 @@ PG_FUNCTION_INFO_V1(zk_fleet);
 /* The most instances that are compared, which takes time in the square. */
 #define MAX_MEMBERS			1000
 
+/* How long the instances are remembered for an error's hint, in ms. */
+#define KNOWN_MS			1000
+
 /* Of all locks, so many are listed and read together. */
 #define LOCKS_AT_A_TIME		100
 
@@ -521,6 +524,34 @@ mode_of(const QueueNode *node)
 	return node->contender.shared ? "shared" : "exclusive";
 }
 
+/*
+ * Read the children of a directory that are wanted, "max" of them at most;
+ * *list is the directory.  Returns how many are wanted, or -1 if there is no
+ * answer, and that is no error.
+ */
+static int
+read_children(Reading *reading, const char *directory,
+			  bool (*is_wanted) (const char *child), int max,
+			  const ZkReadNode **list, const ZkReadNode ***nodes)
+{
+	const char **paths;
+	const char *child;
+	int			n = 0;
+
+	if (!read_nodes(reading, ZK_READ_CHILDREN, &directory, 1, list))
+		return -1;
+	paths = palloc(max * sizeof(char *));
+	child = (*list)->bytes;
+	for (int i = 0; i < (*list)->nchildren; i++)
+	{
+		if (is_wanted(child) && n++ < max)
+			paths[n - 1] = psprintf("%s/%s", directory, child);
+		child += strlen(child) + 1;
+	}
+	*nodes = palloc(max * sizeof(ZkReadNode *));
+	return read_nodes(reading, ZK_READ_DATA, paths, Min(n, max), *nodes) ? n : -1;
+}
+
 /* More texts are not read. */
 #define MAX_TEXTS			1000
 
@@ -537,23 +568,11 @@ read_texts(int64 deadline, const ZkReadNode ***texts)
 		.root = "",.path = DEADLOCK_DIRECTORY,.deadline = deadline,
 		.elevel = ERROR,.max_data = DEADLOCK_TEXT_BYTES
 	};
-	const char *path = DEADLOCK_DIRECTORY;
-	const char **paths = palloc(MAX_TEXTS * sizeof(char *));
 	const ZkReadNode *list;
-	const char *child;
-	int			n = 0;
+	int			n = read_children(&reading, DEADLOCK_DIRECTORY,
+								  deadlock_is_text, MAX_TEXTS, &list, texts);
 
-	if (!read_nodes(&reading, ZK_READ_CHILDREN, &path, 1, &list))
-		return 0;
-	child = list->bytes;
-	for (int i = 0; i < list->nchildren && n < MAX_TEXTS; i++)
-	{
-		if (deadlock_is_text(child))
-			paths[n++] = psprintf("%s/%s", DEADLOCK_DIRECTORY, child);
-		child += strlen(child) + 1;
-	}
-	*texts = palloc(Max(n, 1) * sizeof(ZkReadNode *));
-	return read_nodes(&reading, ZK_READ_DATA, paths, n, *texts) ? n : 0;
+	return Min(Max(n, 0), MAX_TEXTS);
 }
 
 /* That a holder of one lock waits for another one; paths of lock directories. */
@@ -624,6 +643,20 @@ timestamp_of_ctime(int64 ctime, TimestampTz *result)
 	return true;
 }
 
+static Datum
+text_value(const char *text)
+{
+	return CStringGetTextDatum(text_of_string(text));
+}
+
+/* One more column of a row, which is NULL unless its value is known. */
+#define PUT(known, value) \
+	do { \
+		nulls[n] = !(known); \
+		values[n] = nulls[n] ? (Datum) 0 : (value); \
+		n++; \
+	} while (0)
+
 /*
  * Put the data of a contender, and its parts, into five columns from values[n]
  * on.  Returns the number of the next column.
@@ -632,28 +665,18 @@ timestamp_of_ctime(int64 ctime, TimestampTz *result)
  * the note, which took the lock, holds it no more.
  */
 static int
-put_owner(const char *data, int len, bool of_claim, Datum *values, bool *nulls,
+put_owner(const ZkReadNode *read, bool of_claim, Datum *values, bool *nulls,
 		  int n)
 {
 	Note		note;
 
-	note_parse(&note, data, len);
-	nulls[n] = len < 0;
-	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_data(data, len));
-	n++;
-	nulls[n] = (note.words & NOTE_CLUSTER) == 0;
-	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_string(note.cluster_name));
-	n++;
-	nulls[n] = (note.words & NOTE_HOST) == 0;
-	if (!nulls[n])
-		values[n] = CStringGetTextDatum(text_of_string(note.host));
-	n++;
-	nulls[n] = (note.words & NOTE_PORT) == 0;
-	values[n++] = Int32GetDatum(note.port);
-	nulls[n] = (note.words & NOTE_PID) == 0 || of_claim;
-	values[n++] = Int32GetDatum(note.pid);
+	note_parse(&note, read->bytes, read->data_len);
+	PUT(read->data_len >= 0,
+		CStringGetTextDatum(text_of_data(read->bytes, read->data_len)));
+	PUT(note.words & NOTE_CLUSTER, text_value(note.cluster_name));
+	PUT(note.words & NOTE_HOST, text_value(note.host));
+	PUT(note.words & NOTE_PORT, Int32GetDatum(note.port));
+	PUT((note.words & NOTE_PID) && !of_claim, Int32GetDatum(note.pid));
 	return n;
 }
 
@@ -681,22 +704,20 @@ static void
 put_entry(ReturnSetInfo *rsinfo, int position, const Reading *reading,
 		  const QueueNode *node, bool claimed)
 {
-	Datum		values[QUEUE_COLUMNS] = {0};
-	bool		nulls[QUEUE_COLUMNS] = {0};
+	Datum		values[QUEUE_COLUMNS];
+	bool		nulls[QUEUE_COLUMNS];
 	const ZkReadNode *read = node->read;
-	TimestampTz queued_at = 0;
+	TimestampTz queued_at;
 	int			n = 0;
 
-	values[n++] = Int32GetDatum(position);
-	values[n++] = CStringGetTextDatum(psprintf("%s/%s", reading->root,
-											   text_of_string(node->path)));
-	values[n++] = CStringGetTextDatum(mode_of(node));
-	n = put_owner(read->bytes, read->data_len,
-				  claimed && may_be_of_claim(node), values, nulls, n);
-	nulls[n] = read->session_id == 0;
-	values[n++] = session_id_text(read->session_id);
-	nulls[n] = !timestamp_of_ctime(read->ctime, &queued_at);
-	values[n++] = TimestampTzGetDatum(queued_at);
+	PUT(true, Int32GetDatum(position));
+	PUT(true, CStringGetTextDatum(psprintf("%s/%s", reading->root,
+										   text_of_string(node->path))));
+	PUT(true, CStringGetTextDatum(mode_of(node)));
+	n = put_owner(read, claimed && may_be_of_claim(node), values, nulls, n);
+	PUT(read->session_id != 0, session_id_text(read->session_id));
+	PUT(timestamp_of_ctime(read->ctime, &queued_at),
+		TimestampTzGetDatum(queued_at));
 	Assert(n == QUEUE_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -749,9 +770,9 @@ zk_queue(PG_FUNCTION_ARGS)
 static void
 put_lock(ReturnSetInfo *rsinfo, const Queue *queue, List *all_waits)
 {
-	Datum		values[FLEET_LOCKS_COLUMNS] = {0};
-	bool		nulls[FLEET_LOCKS_COLUMNS] = {0};
-	bool		refused = queue->refusal != ZK_REFUSAL_NONE;
+	Datum		values[FLEET_LOCKS_COLUMNS];
+	bool		nulls[FLEET_LOCKS_COLUMNS];
+	bool		listed = queue->refusal == ZK_REFUSAL_NONE;
 	const QueueNode *holder =
 	queue->holder >= 0 ? &queue->nodes[queue->holder] : NULL;
 	const QueueNode *waiter =
@@ -761,29 +782,22 @@ put_lock(ReturnSetInfo *rsinfo, const Queue *queue, List *all_waits)
 	const ZkReadNode *waits = waiter && waiter->read ? waiter->read : &unread;
 	ArrayType  *waits_for = waited_for(all_waits, psprintf("%s/%s", zklock_root,
 														   queue->name));
-	TimestampTz queued_at = 0;
-	TimestampTz waiter_since = 0;
+	TimestampTz queued_at;
+	TimestampTz waiter_since;
 	int			n = 0;
 
-	values[n++] = CStringGetTextDatum(path_lock_name(queue->name));
-	nulls[n] = refused;
-	if (!refused)
-		values[n] = CStringGetTextDatum(mode_of(holder ? holder : waiter));
-	n++;
-	nulls[n] = refused;
-	values[n++] = Int32GetDatum(queue->nholders);
-	n = put_owner(held->bytes, held->data_len,
-				  holder && may_be_of_claim(holder) && is_claimed(queue->name),
-				  values, nulls, n);
-	nulls[n] = !timestamp_of_ctime(held->ctime, &queued_at);
-	values[n++] = TimestampTzGetDatum(queued_at);
-	nulls[n] = refused;
-	values[n++] = Int32GetDatum(queue->nwaiters);
-	nulls[n] = !timestamp_of_ctime(waits->ctime, &waiter_since);
-	values[n++] = interval_of_us(Max(queue->seen - waiter_since, 0));
-	nulls[n] = waits_for == NULL;
-	values[n++] = PointerGetDatum(waits_for);
-	values[n++] = TimestampTzGetDatum(queue->seen);
+	PUT(true, CStringGetTextDatum(path_lock_name(queue->name)));
+	PUT(listed, CStringGetTextDatum(mode_of(holder ? holder : waiter)));
+	PUT(listed, Int32GetDatum(queue->nholders));
+	n = put_owner(held, holder && may_be_of_claim(holder) &&
+				  is_claimed(queue->name), values, nulls, n);
+	PUT(timestamp_of_ctime(held->ctime, &queued_at),
+		TimestampTzGetDatum(queued_at));
+	PUT(listed, Int32GetDatum(queue->nwaiters));
+	PUT(timestamp_of_ctime(waits->ctime, &waiter_since),
+		interval_of_us(Max(queue->seen - waiter_since, 0)));
+	PUT(waits_for != NULL, PointerGetDatum(waits_for));
+	PUT(true, TimestampTzGetDatum(queue->seen));
 	Assert(n == FLEET_LOCKS_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -921,22 +935,13 @@ conflicts_of(const Member *member)
 										   TYPALIGN_INT));
 }
 
-static Datum
-text_value(const char *text)
-{
-	return CStringGetTextDatum(text_of_string(text));
-}
-
 static void
 put_member(ReturnSetInfo *rsinfo, const Member *member, const ZkReadNode *read)
 {
-	Datum		values[FLEET_COLUMNS] = {0};
+	Datum		values[FLEET_COLUMNS];
 	bool		nulls[FLEET_COLUMNS];
-	TimestampTz started_at = 0;
+	TimestampTz started_at;
 	int			n = 0;
-
-#define PUT(known, value) \
-	do { nulls[n] = !(known); values[n++] = (value); } while (0)
 
 	PUT(member->words & MEMBER_CLUSTER, text_value(member->cluster_name));
 	PUT(member->words & MEMBER_HOST, text_value(member->host));
@@ -953,7 +958,6 @@ put_member(ReturnSetInfo *rsinfo, const Member *member, const ZkReadNode *read)
 	PUT(read->session_id != 0, session_id_text(read->session_id));
 	PUT(read->session_id != 0, BoolGetDatum(read->ours));
 	PUT(member->conflicts != 0, conflicts_of(member));
-#undef PUT
 	Assert(n == FLEET_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -986,34 +990,22 @@ read_members(int64 deadline, const ZkReadNode ***nodes)
 		.deadline = deadline,
 		.elevel = ERROR
 	};
-	const char *path = MEMBER_DIR;
 	const ZkReadNode *list;
-	const char **paths;
-	const char *child;
-	int			n = 0;
+	int			n = read_children(&reading, MEMBER_DIR, member_is_node,
+								  MAX_MEMBERS, &list, nodes);
 
-	if (!read_nodes(&reading, ZK_READ_CHILDREN, &path, 1, &list))
+	if (n < 0)
 		return -1;
 	reading.path = fleet_path();	/* the worker has joined */
 	if (deadline < 0)
 		read_check_refusal(&reading, list->refusal);
-	paths = palloc(MAX_MEMBERS * sizeof(char *));
-	child = list->bytes;
-	for (int i = 0; i < list->nchildren; i++)
-	{
-		if (member_is_node(child) && n++ < MAX_MEMBERS)
-			paths[n - 1] = psprintf("%s/%s", MEMBER_DIR, child);
-		child += strlen(child) + 1;
-	}
 	if (n > MAX_MEMBERS && deadline < 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("not all znodes in \"%s\" are shown", reading.path),
 				 errdetail("%d are shown, %d more are not.", MAX_MEMBERS,
 						   n - MAX_MEMBERS)));
-	n = Min(n, MAX_MEMBERS);
-	*nodes = palloc(n * sizeof(ZkReadNode *));
-	return read_nodes(&reading, ZK_READ_DATA, paths, n, *nodes) ? n : -1;
+	return Min(n, MAX_MEMBERS);
 }
 
 /* Has this instance left, or is it none? */
@@ -1156,60 +1148,48 @@ read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 	return true;
 }
 
-/* Read the instances of the fleet, and remember them. */
-static void
-read_instances(int timeout_ms)
-{
-	const ZkReadNode **nodes;
-	int			nread = read_members(zk_now_ms() + timeout_ms, &nodes);
-	ZkInstance *instances;
-	int			n = 0;
-
-	if (nread < 0)
-		return;
-	instances = palloc0(nread * sizeof(ZkInstance));
-	for (int i = 0; i < nread; i++)
-	{
-		Member		member;
-
-		parse_member(&member, nodes[i]);
-		if (member_is_gone(nodes[i]) || !(member.words & MEMBER_ID))
-			continue;
-		strlcpy(instances[n].id, member.id, WORD_VALUE_SIZE);
-		strlcpy(instances[n].cluster_name, member.cluster_name,
-				WORD_VALUE_SIZE);
-		strlcpy(instances[n].host, member.host, WORD_VALUE_SIZE);
-		instances[n++].port = member.port;
-	}
-	instances_write(instances, n);
-	pfree(instances);
-}
-
 /*
  * read_instance
  *		Which instance of the fleet has this id, by its name and address; false
  *		if none has, or it is not known within the timeout.
  *
- * Anybody can make up ids, so the instances are read again only when it is a
- * while since they were.
+ * Anybody can make up ids, so the instances are remembered, and a session reads
+ * them again only when it is a while since it has.
  *
  * Errors: 57014 canceled; out of memory.
  */
 bool
 read_instance(const char *id, int timeout_ms, StringInfo buf)
 {
-	ZkInstance	instance;
-	bool		known;
-	bool		found = instances_find(id, &instance, &known);
+	static Member *members = NULL;
+	static int	n = 0;
+	static int64 read_ms = 0;
+	const ZkReadNode **nodes;
+	int			nread;
 
-	if (!known)
+	if (read_ms == 0 || zk_now_ms() - read_ms >= KNOWN_MS)
 	{
-		read_instances(timeout_ms);
-		found = instances_find(id, &instance, &known);
+		nread = read_members(zk_now_ms() + timeout_ms, &nodes);
+		if (nread < 0)
+			return false;
+		if (members)
+			pfree(members);
+		members = NULL;
+		n = 0;
+		members = MemoryContextAlloc(TopMemoryContext,
+									 Max(nread, 1) * sizeof(Member));
+		for (int i = 0; i < nread; i++)
+			if (!member_is_gone(nodes[i]))
+				parse_member(&members[n++], nodes[i]);
+		read_ms = zk_now_ms();
 	}
-	if (found)
-		appendStringInfo(buf, "\"%s\" (host %s, port %d)",
-						 text_of_string(instance.cluster_name),
-						 text_of_string(instance.host), instance.port);
-	return found;
+	for (int i = 0; i < n; i++)
+		if ((members[i].words & MEMBER_ID) && strcmp(members[i].id, id) == 0)
+		{
+			appendStringInfo(buf, "\"%s\" (host %s, port %d)",
+							 text_of_string(members[i].cluster_name),
+							 text_of_string(members[i].host), members[i].port);
+			return true;
+		}
+	return false;
 }

@@ -73,9 +73,9 @@ client_interval(void)
 
 /*
  * zk_watch_client, zk_unwatch_client
- *		Have PostgreSQL check the client's connection in a wait of the lock
- *		manager, as if client_connection_check_interval were set; and stop
- *		that.
+ *		Have PostgreSQL check the client's connection in a wait, as if
+ *		client_connection_check_interval were set; and stop that, also after an
+ *		error.
  */
 void
 zk_watch_client(void)
@@ -97,33 +97,6 @@ zk_unwatch_client(void)
 	disable_timeout(CLIENT_CONNECTION_CHECK_TIMEOUT, false);
 	client_connection_check_interval = 0;
 	watching = false;
-}
-
-/*
- * zk_check_client
- *		Check the client's connection if that is due, in a wait of ours;
- *		returns in how many ms it is due again, or -1 if never.  Errors: FATAL
- *		if the client has gone.
- *
- * The latch is set afterwards, since pq_check_connection() may reset it.
- */
-int64
-zk_check_client(void)
-{
-	static int64 checked_ms = 0;
-	int64		now_ms = zk_now_ms();
-	int			interval = client_interval();
-
-	if (interval == 0)
-		return -1;
-	if (now_ms - checked_ms < interval)
-		return checked_ms + interval - now_ms;
-	checked_ms = now_ms;
-	if (!pq_check_connection())
-		ClientConnectionLost = InterruptPending = true;
-	SetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-	return interval;
 }
 
 /*

@@ -18,7 +18,6 @@
 extern int64 zk_time_left(int64 deadline);
 extern void zk_watch_client(void);
 extern void zk_unwatch_client(void);
-extern int64 zk_check_client(void);
 extern int64 zk_timeout_left(int64 called_at,
 								 int64 *since, ZkSessionInfo *info);
 extern char *zk_describe_outage(void);

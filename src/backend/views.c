@@ -246,6 +246,7 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	Datum		values[STAT_STATUS_COLUMNS];
 	bool		nulls[STAT_STATUS_COLUMNS] = {0};
 	ZkStats		stats;
+	const ZkCounts *counts = &stats.counts;
 	int			nslots;
 	int			nusers;
 	int			n = 0;
@@ -257,26 +258,26 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	stats_read(&stats);
 	slots_count(&nslots, &nusers);
 
-	values[n++] = Int64GetDatum(stats.taken);
-	values[n++] = Int64GetDatum(stats.handed_off);
-	values[n++] = Int64GetDatum(stats.waited);
-	values[n++] = Int64GetDatum(stats.timed_out);
-	values[n++] = Int64GetDatum(stats.failed);
-	values[n++] = Int64GetDatum(stats.deadlocks);
-	values[n++] = Int64GetDatum(stats.lost);
-	values[n++] = Float8GetDatum(stats.wait_time / 1000.0);
-	values[n++] = Float8GetDatum(stats.hold_time / 1000.0);
-	values[n++] = histogram(stats.wait_histogram);
-	values[n++] = histogram(stats.hold_histogram);
+	values[n++] = Int64GetDatum(counts->taken);
+	values[n++] = Int64GetDatum(counts->handed_off);
+	values[n++] = Int64GetDatum(counts->waited);
+	values[n++] = Int64GetDatum(counts->timed_out);
+	values[n++] = Int64GetDatum(counts->failed);
+	values[n++] = Int64GetDatum(counts->deadlocks);
+	values[n++] = Int64GetDatum(counts->lost);
+	values[n++] = Float8GetDatum(counts->wait_time / 1000.0);
+	values[n++] = Float8GetDatum(counts->hold_time / 1000.0);
+	values[n++] = histogram(counts->wait_histogram);
+	values[n++] = histogram(counts->hold_histogram);
 	values[n++] = Int32GetDatum(nslots);
 	values[n++] = Int32GetDatum(nusers);
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
 	values[n++] = Int32GetDatum(claims_count());
 	values[n++] = Int64GetDatum(stats.claims_expired);
-	values[n++] = Int64GetDatum(stats.retained);
-	values[n++] = Int64GetDatum(stats.retaken);
-	values[n++] = Int64GetDatum(stats.revoked);
-	values[n++] = Int64GetDatum(stats.waited_revoke);
+	values[n++] = Int64GetDatum(counts->retained);
+	values[n++] = Int64GetDatum(counts->retaken);
+	values[n++] = Int64GetDatum(counts->revoked);
+	values[n++] = Int64GetDatum(counts->waited_revoke);
 	Assert(n == STAT_STATUS_COLUMNS);
 
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
@@ -294,7 +295,6 @@ zk_stat_reset(PG_FUNCTION_ARGS pg_attribute_unused())
 {
 	zk_check_preloaded();
 	stats_reset();
-	lock_stats_reset();
 	deadlocks_forget();
 	PG_RETURN_VOID();
 }
@@ -367,6 +367,7 @@ put_lock_stats(ReturnSetInfo *rsinfo, const ZkLockStats *stats)
 {
 	Datum		values[STAT_LOCKS_COLUMNS];
 	bool		nulls[STAT_LOCKS_COLUMNS] = {0};
+	const ZkCounts *counts = &stats->counts;
 	bool		others = stats->id == 0;
 	const char *slash = strrchr(stats->path, '/');
 	int			n = 0;
@@ -376,24 +377,24 @@ put_lock_stats(ReturnSetInfo *rsinfo, const ZkLockStats *stats)
 	nulls[n] = others;
 	values[n++] = others ? (Datum) 0 :
 		CStringGetTextDatum(pnstrdup(stats->path, slash - stats->path));
-	values[n++] = Int64GetDatum(stats->taken);
-	values[n++] = Int64GetDatum(stats->handed_off);
-	values[n++] = Int64GetDatum(stats->waited);
-	values[n++] = Int64GetDatum(stats->timed_out);
-	values[n++] = Int64GetDatum(stats->failed);
-	values[n++] = Int64GetDatum(stats->deadlocks);
-	values[n++] = Int64GetDatum(stats->lost);
-	values[n++] = Float8GetDatum(stats->wait_time / 1000.0);
+	values[n++] = Int64GetDatum(counts->taken);
+	values[n++] = Int64GetDatum(counts->handed_off);
+	values[n++] = Int64GetDatum(counts->waited);
+	values[n++] = Int64GetDatum(counts->timed_out);
+	values[n++] = Int64GetDatum(counts->failed);
+	values[n++] = Int64GetDatum(counts->deadlocks);
+	values[n++] = Int64GetDatum(counts->lost);
+	values[n++] = Float8GetDatum(counts->wait_time / 1000.0);
 	values[n++] = Float8GetDatum(stats->max_wait / 1000.0);
-	values[n++] = Float8GetDatum(stats->hold_time / 1000.0);
+	values[n++] = Float8GetDatum(counts->hold_time / 1000.0);
 	values[n++] = Float8GetDatum(stats->max_hold / 1000.0);
-	values[n++] = histogram(stats->wait_histogram);
-	values[n++] = histogram(stats->hold_histogram);
+	values[n++] = histogram(counts->wait_histogram);
+	values[n++] = histogram(counts->hold_histogram);
 	values[n++] = TimestampTzGetDatum(stats->since);
-	values[n++] = Int64GetDatum(stats->retained);
-	values[n++] = Int64GetDatum(stats->retaken);
-	values[n++] = Int64GetDatum(stats->revoked);
-	values[n++] = Int64GetDatum(stats->waited_revoke);
+	values[n++] = Int64GetDatum(counts->retained);
+	values[n++] = Int64GetDatum(counts->retaken);
+	values[n++] = Int64GetDatum(counts->revoked);
+	values[n++] = Int64GetDatum(counts->waited_revoke);
 	Assert(n == STAT_LOCKS_COLUMNS);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

@@ -195,26 +195,6 @@ claims_instance(void)
 }
 
 /*
- * claims_have_users
- *		Does any transaction hold a lock because it uses a claim?
- */
-bool
-claims_have_users(void)
-{
-	return pg_atomic_read_u32(&claims->nusers) != 0;
-}
-
-/*
- * claims_have_room
- *		Can there be one more?
- */
-bool
-claims_have_room(void)
-{
-	return pg_atomic_read_u32(&claims->nused) < (uint32) zklock_max_claims;
-}
-
-/*
  * claims_count
  *		How many claims are there, and are to begin?
  */
@@ -281,32 +261,37 @@ free_entry(ClaimEntry *entry)
 	pg_atomic_fetch_sub_u32(&claims->nused, 1);
 }
 
-/* The number of entries that a role has; "lock" is held. */
-static int
-count_of_role(Oid role)
+/*
+ * Can there be one more, of a role that may have "most"?  "lock" is held.
+ */
+static bool
+has_room(Oid role, int most)
 {
 	int			n = 0;
 
+	if (claims->free < 0 || most >= zklock_max_claims)
+		return claims->free >= 0;
 	for (int i = 0; i < zklock_max_claims; i++)
 		if (claims->entries[i].state != ENTRY_FREE &&
 			claims->entries[i].role == role)
 			n++;
-	return n;
+	return n < most;
 }
 
 /*
- * claims_of_role
- *		How many claims has a role, with those that are to begin?
+ * claims_have_room
+ *		Can there be one more, of a role that may have "most", with those that
+ *		are to begin?
  */
-int
-claims_of_role(Oid role)
+bool
+claims_have_room(Oid role, int most)
 {
-	int			n;
+	bool		room;
 
 	LWLockAcquire(claims_lock, LW_SHARED);
-	n = count_of_role(role);
+	room = has_room(role, most);
 	LWLockRelease(claims_lock);
-	return n;
+	return room;
 }
 
 /*
@@ -322,8 +307,7 @@ claim_reserve(const ClaimToken *token, int64 ttl_us, Oid role, int most)
 	int			number;
 
 	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
-	number = most >= zklock_max_claims || count_of_role(role) < most ?
-		claims->free : -1;
+	number = has_room(role, most) ? claims->free : -1;
 	if (number >= 0)
 	{
 		ClaimEntry *entry = &claims->entries[number];
@@ -439,20 +423,61 @@ claim_end_of_slot(ZkSlot *slot, int64 now)
 }
 
 /*
+ * Has the lock a holder that is a claim, if "claim", or a process that uses
+ * one, if "user", other than number "but"?
+ */
+static bool
+has_holder(const ZkKey *lock, bool claim, bool user, int but)
+{
+	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
+	bool		found = false;
+
+	if (slot == NULL)
+		return false;
+	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
+		found |= !proc->lost &&
+			((claim && proc->is_claim) ||
+			 (user && proc->uses_claim && proc->procno != but));
+	slot_unlock(slot);
+	return found;
+}
+
+/*
  * claim_holds
  *		Does a claim hold the lock?
  */
 bool
 claim_holds(const ZkKey *lock)
 {
-	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
-	bool		found;
+	return has_holder(lock, true, false, -1);
+}
 
-	if (slot == NULL)
-		return false;
-	found = claim_of_slot(slot) != NULL;
-	slot_unlock(slot);
-	return found;
+/*
+ * claim_has_users
+ *		Do other transactions hold the lock because they use its claim?
+ *
+ * "lock" is the key of the lock's holds.
+ */
+bool
+claim_has_users(const ZkKey *lock)
+{
+	return pg_atomic_read_u32(&claims->nusers) != 0 &&
+		has_holder(lock, false, true, ZkMyProcNumber);
+}
+
+/*
+ * claim_is_in_way
+ *		Does a claim hold the lock, or a transaction that uses one?
+ *
+ * For those who do not look at the slot of the claim, with zklock.exclusion =
+ * instance: they have the heavyweight lock, so that no other claim begins.
+ * And for those who show the contender, whose note names the backend that took
+ * the lock.
+ */
+bool
+claim_is_in_way(const ZkKey *lock)
+{
+	return has_holder(lock, true, true, -1);
 }
 
 /*
@@ -472,6 +497,19 @@ claim_end_of(const ZkKey *lock)
 	return ended;
 }
 
+/* The slot of a LIVE entry, locked; NULL, and nothing is locked: none. */
+static ZkSlot *
+lock_slot_of(const ClaimEntry *entry, LWLockMode mode)
+{
+	ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
+	ZkSlot	   *slot = proc ? proc_lock_slot(proc, mode) : NULL;
+
+	if (slot == NULL || *(ZkProcLock *volatile *) &entry->proc == proc)
+		return slot;
+	slot_unlock(slot);
+	return NULL;
+}
+
 /*
  * claims_end_of_role
  *		End the claims of a role; returns how many.
@@ -485,13 +523,11 @@ claims_end_of_role(Oid role)
 	for (int i = 0; i < zklock_max_claims; i++)
 	{
 		ClaimEntry *entry = &claims->entries[i];
-		ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
-		ZkSlot	   *slot = proc ? proc_lock_slot(proc, LW_EXCLUSIVE) : NULL;
+		ZkSlot	   *slot = lock_slot_of(entry, LW_EXCLUSIVE);
 
 		if (slot == NULL)
 			continue;
-		if (*(ZkProcLock *volatile *) &entry->proc == proc && !proc->lost &&
-			entry->role == role)
+		if (!entry->proc->lost && entry->role == role)
 		{
 			end_entry(entry, now);
 			n++;
@@ -562,26 +598,17 @@ claim_find(const ClaimToken *token, ZkKey *key, int *number)
 	return ZK_CLAIM_LIVE;
 }
 
-/* claim_renew() of a hold of this process. */
-static void
-set_ttl(int number, int64 ttl_us)
-{
-	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
-	claims->entries[number].ttl_us = ttl_us;
-	LWLockRelease(claims_lock);
-}
-
 /*
  * claim_renew
  *		Have the ttl count from now on; 0: the same ttl as before.
  *
- * Fills in *unproved, and does no more, if it returns ZK_CLAIM_UNPROVED: the
- * session may have ended.  Sets *number to that of claim_reserve() if it
+ * If it returns ZK_CLAIM_UNPROVED, since the session may have ended, it has
+ * done no more than to set *end_ms, as of zk_now_ms(), to a time before the
+ * claim is over.  Sets *number to that of claim_reserve() if it
  * returns ZK_CLAIM_RESERVED.
  */
 ZkClaimState
-claim_renew(const ClaimToken *token, int64 ttl_us, ZkUnprovedClaim *unproved,
-			int *number)
+claim_renew(const ClaimToken *token, int64 ttl_us, int64 *end_ms, int *number)
 {
 	int64		now;
 	int64		due_us = PG_INT64_MAX;
@@ -591,13 +618,15 @@ claim_renew(const ClaimToken *token, int64 ttl_us, ZkUnprovedClaim *unproved,
 	slot = lock_live(token, LW_EXCLUSIVE, &now, &entry, number);
 	if (slot == NULL && *number >= 0)
 	{
+		LWLockAcquire(claims_lock, LW_EXCLUSIVE);
 		if (ttl_us != 0)
-			set_ttl(*number, ttl_us);
+			claims->entries[*number].ttl_us = ttl_us;
+		LWLockRelease(claims_lock);
 		return ZK_CLAIM_RESERVED;
 	}
 	if (slot == NULL)
 		return ZK_CLAIM_ENDED;
-	unproved->end_ms = (entry->end_us + 999) / 1000;
+	*end_ms = (entry->end_us + 999) / 1000;
 	if (ZK_MUTATED(ZK_CLAIM_NOT_RENEWED))
 		due_us = entry->end_us;
 	else if (now < lease_read_ms() * 1000 ||
@@ -727,50 +756,6 @@ claim_end(const ClaimToken *token)
 }
 
 /*
- * claim_has_users
- *		Do other transactions hold the lock because they use its claim?
- *
- * "lock" is the key of the lock's holds.
- */
-bool
-claim_has_users(const ZkKey *lock)
-{
-	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
-	bool		found = false;
-
-	if (slot == NULL)
-		return false;
-	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		found |= proc->uses_claim && !proc->lost &&
-			proc->procno != ZkMyProcNumber;
-	slot_unlock(slot);
-	return found;
-}
-
-/*
- * claim_is_in_way
- *		Does a claim hold the lock, or a transaction that uses one?
- *
- * For those who do not look at the slot of the claim, with zklock.exclusion =
- * instance: they have the heavyweight lock, so that no other claim begins.
- * And for those who show the contender, whose note names the backend that took
- * the lock.
- */
-bool
-claim_is_in_way(const ZkKey *lock)
-{
-	ZkSlot	   *slot = slot_find_locked(lock, LW_SHARED);
-	bool		found = false;
-
-	if (slot == NULL)
-		return false;
-	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		found |= (proc->is_claim || proc->uses_claim) && !proc->lost;
-	slot_unlock(slot);
-	return found;
-}
-
-/*
  * claims_due_ms
  *		When the worker must look for claims to end, as of zk_now_ms(); 0 if
  *		not at any time.
@@ -835,17 +820,11 @@ claims_end_due(ZkEndedClaim *ended, int room)
 	for (i = 0; i < zklock_max_claims && n < room; i++)
 	{
 		ClaimEntry *entry = &claims->entries[i];
-		ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
-		ZkSlot	   *slot;
+		ZkSlot	   *slot = lock_slot_of(entry, LW_EXCLUSIVE);
 
-		if (proc == NULL)
-			continue;
-		slot = proc_lock_slot(proc, LW_EXCLUSIVE);
 		if (slot == NULL)
 			continue;
-		if (*(ZkProcLock *volatile *) &entry->proc == proc &&
-			look_at_entry(entry, slot, now, &due_us, &ended[n]))
-			n++;
+		n += look_at_entry(entry, slot, now, &due_us, &ended[n]);
 		slot_unlock_last(slot);
 	}
 	note_due(i < zklock_max_claims ? now : due_us);
@@ -869,12 +848,11 @@ claims_snapshot(int *nrows)
 	for (int i = 0; i < zklock_max_claims; i++)
 	{
 		ClaimEntry *entry = &claims->entries[i];
-		ZkProcLock *proc = *(ZkProcLock *volatile *) &entry->proc;
-		ZkSlot	   *slot = proc ? proc_lock_slot(proc, LW_SHARED) : NULL;
+		ZkSlot	   *slot = lock_slot_of(entry, LW_SHARED);
 
 		if (slot == NULL)
 			continue;
-		if (*(ZkProcLock *volatile *) &entry->proc == proc && !proc->lost)
+		if (!entry->proc->lost)
 		{
 			ZkClaimRow *row = &rows[n++];
 

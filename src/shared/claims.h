@@ -29,13 +29,6 @@ typedef enum ZkClaimState
 	ZK_CLAIM_UNPROVED			/* live, if the session has not ended */
 } ZkClaimState;
 
-/* What a claim needs to be renewed. */
-typedef struct ZkUnprovedClaim
-{
-	int64		end_ms;			/* before the claim is over, as of
-								 * zk_now_ms() */
-} ZkUnprovedClaim;
-
 /* A claim, as the view zk_claims shows it. */
 typedef struct ZkClaimRow
 {
@@ -63,13 +56,11 @@ extern void claims_startup_shmem(void);
 
 /* any process */
 extern const char *claims_instance(void);
-extern bool claims_have_users(void);
 extern int	claims_count(void);
 extern ZkClaimRow *claims_snapshot(int *nrows);
 
 /* backends: claims that are to begin at COMMIT */
-extern bool claims_have_room(void);
-extern int	claims_of_role(Oid role);
+extern bool claims_have_room(Oid role, int most);
 extern int	claim_reserve(const ClaimToken *token, int64 ttl_us, Oid role,
 						  int most);
 extern void claim_cancel(int number);
@@ -79,7 +70,7 @@ extern void claim_begin(int number, ZkProcLock *proc, int64 now);
 extern ZkClaimState claim_find(const ClaimToken *token, ZkKey *key,
 							   int *number);
 extern ZkClaimState claim_renew(const ClaimToken *token, int64 ttl_us,
-								ZkUnprovedClaim *unproved, int *number);
+								int64 *end_ms, int *number);
 extern ZkProcLock *claim_use(const ClaimToken *token, bool *full);
 extern void claim_leave(ZkProcLock *proc, bool end);
 extern bool claim_end(const ClaimToken *token);

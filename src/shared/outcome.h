@@ -25,6 +25,7 @@ typedef enum ZkOutcome
 	ZK_REQUEUE_TIER1,			/* call slot_requeue_tier1(), and wait in tier
 								 * 1 */
 	ZK_REQUEUE_BEHIND,			/* the same, once slot_call_ahead() is false */
+	ZK_LOST,					/* one of several that had been taken */
 
 	/* it is over */
 	ZK_ACQUIRED,
@@ -34,13 +35,6 @@ typedef enum ZkOutcome
 	ZK_DEADLOCKED,				/* with other instances; ends this wait */
 
 	/* there was none */
-	ZK_LOST,					/* the lock was held, and is lost */
-	ZK_HELD_SHARED,				/* it is held shared, and wanted exclusive */
-	ZK_HELD_BY_CLAIM,			/* it is held by a claim, and wanted for the
-								 * session */
-	ZK_HELD_OTHER_PERMITS,		/* the semaphore is held with another size */
-	ZK_HELD_OTHER_NAMESPACE,	/* it is held without the advisory lock that
-								 * it stands for */
 	ZK_HELD_ALL					/* all of them are held already */
 } ZkOutcome;
 

@@ -421,8 +421,7 @@ check(Checked setting, const char *value, GucSource source)
 		return true;
 	if (process_shared_preload_libraries_in_progress ||
 		InitializingParallelWorker ||
-		source == PGC_S_GLOBAL || source == PGC_S_DATABASE ||
-		source == PGC_S_USER || source == PGC_S_DATABASE_USER)
+		(source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER))
 	{
 		accepted_wrong = true;
 		if (InitializingParallelWorker)
@@ -493,10 +492,11 @@ assign_advisory_locks(int newval, void *extra pg_attribute_unused())
 }
 
 /*
- * tls_is_wanted
- *		Must connections to ZooKeeper be encrypted?
+ * tls_is_wanted, sasl_is_wanted
+ *		Must connections to ZooKeeper be encrypted, or this server authenticate
+ *		there by SASL?
  *
- * They must if any of the settings has a value: an incomplete set must not end
+ * So it is if any of the settings has a value: an incomplete set must not end
  * in a connection in clear.
  */
 bool
@@ -506,11 +506,6 @@ tls_is_wanted(void)
 		zklock_tls_key[0] != '\0';
 }
 
-/*
- * sasl_is_wanted
- *		Must this server authenticate to ZooKeeper by SASL?  As
- *		tls_is_wanted().
- */
 bool
 sasl_is_wanted(void)
 {

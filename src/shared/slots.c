@@ -1133,16 +1133,14 @@ next_state(const ZkSlot *slot, SlotEvent event)
 
 /*
  * The next contender is wanted.  Must any backend look at the slot all the
- * same?  One that waits for the previous contender to go must; and a ready one
- * that has not asked, to ask.  Backends that have asked wait on, and those in
- * the lock manager do not look at the slot.
+ * same?  A ready one that has not asked must, to ask.  Backends that have asked
+ * wait on, and those in the lock manager do not look at the slot.
  */
 static bool
 has_other_waiter(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted &&
-			(proc->watches || (proc->ready && !proc->asked)))
+		if (!proc->granted && proc->ready && !proc->asked)
 			return true;
 	return false;
 }
@@ -1233,7 +1231,7 @@ slot_has_taker(const ZkSlot *slot)
 {
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 		if (!proc->granted &&
-			(proc->ready || (!znode_is_shared(proc->kind) && !proc->watches)))
+			(proc->ready || !znode_is_shared(proc->kind)))
 			return true;
 	return false;
 }

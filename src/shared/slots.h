@@ -93,8 +93,6 @@ typedef struct ZkProcLock
 	bool		ready:1;		/* has the heavyweight lock, and only waits
 								 * for the slot */
 	bool		session:1;		/* has a session-scoped hold */
-	bool		watches:1;		/* wants nothing but to see the slot's
-								 * contender go */
 	bool		provisional:1;	/* of a call that has not got all its locks
 								 * yet, and begins again when it loses one */
 	bool		tries:1;		/* wants any of several, but waits behind no

@@ -68,30 +68,14 @@
 /* The number of entries that a backend remembers. */
 #define REMEMBERED		64
 
-typedef enum Counter
-{
-	HANDED_OFF,
-	WAITED,
-	TIMED_OUT,
-	FAILED,
-	LOST,
-	CLAIMS_EXPIRED,
-	DEADLOCKS,
-	RETAINED,
-	RETAKEN,
-	REVOKED,
-	WAITED_REVOKE,
-	WAIT_TIME,
-	HOLD_TIME,
-	WAIT_HISTOGRAM,				/* the first of the buckets */
-	HOLD_HISTOGRAM = WAIT_HISTOGRAM + HISTOGRAM_BUCKETS,
-	NUM_COUNTERS = HOLD_HISTOGRAM + HISTOGRAM_BUCKETS
-} Counter;
+/* The numbers in a ZkCounts. */
+#define COUNTS			((int) (sizeof(ZkCounts) / sizeof(int64)))
 
 typedef struct StatsShared
 {
 	pg_atomic_uint64 reset_at;	/* a TimestampTz */
-	pg_atomic_uint64 counters[NUM_COUNTERS];
+	pg_atomic_uint64 claims_expired;
+	pg_atomic_uint64 counts[COUNTS];	/* a ZkCounts, without "taken" */
 } StatsShared;
 
 typedef struct StatsEntry
@@ -119,7 +103,7 @@ typedef struct LockStatsShared
 	StatsEntry	entries[FLEXIBLE_ARRAY_MEMBER];
 } LockStatsShared;
 
-static StatsShared *counters = NULL;
+static StatsShared *instance = NULL;
 static LockStatsShared *tracked = NULL;
 static int64 *waits;			/* of each entry, close together */
 static HTAB *ids = NULL;
@@ -127,18 +111,6 @@ static LWLock *stats_lock = NULL;
 
 /* of this backend: an entry's number, or 0, by the last bits of the id */
 static int	remembered[REMEMBERED];
-
-static void
-add(int counter, int64 amount)
-{
-	pg_atomic_fetch_add_u64(&counters->counters[counter], amount);
-}
-
-static int64
-get(int counter)
-{
-	return (int64) pg_atomic_read_u64(&counters->counters[counter]);
-}
 
 /* The entries, that of all other locks included. */
 static int
@@ -179,15 +151,15 @@ static void
 add_to_others(const ZkLockStats *stats)
 {
 	StatsEntry *others = &tracked->entries[0];
-	int64	   *sums = &others->stats.taken;
-	const int64 *counts = &stats->taken;
+	int64	   *sums = (int64 *) &others->stats.counts;
+	const int64 *counts = (const int64 *) &stats->counts;
 
 	SpinLockAcquire(&others->mutex);
 	if (others->stats.since == 0 || stats->since < others->stats.since)
 		others->stats.since = stats->since;
 	others->stats.max_wait = Max(others->stats.max_wait, stats->max_wait);
 	others->stats.max_hold = Max(others->stats.max_hold, stats->max_hold);
-	for (int i = 0; &sums[i] < (int64 *) (&others->stats + 1); i++)
+	for (int i = 0; i < COUNTS; i++)
 		sums[i] += counts[i];
 	SpinLockRelease(&others->mutex);
 }
@@ -226,7 +198,7 @@ add_entry(const ZkLockStats *stats)
 	SpinLockAcquire(&made->mutex);
 	old = made->stats;
 	made->stats = *stats;
-	waits[number] = stats->wait_time;
+	waits[number] = stats->counts.wait_time;
 	SpinLockRelease(&made->mutex);
 	if (made->stats.since == 0)
 		made->stats.since = GetCurrentTimestamp();
@@ -238,6 +210,25 @@ add_entry(const ZkLockStats *stats)
 	entry = hash_search(ids, &stats->id, HASH_ENTER, &found);
 	entry->entry = number;
 	return number;
+}
+
+static void
+clear_entries(void)
+{
+	LWLockAcquire(stats_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < tracked->used; i++)
+	{
+		StatsEntry *entry = &tracked->entries[i];
+		uint64		id = entry->stats.id;
+
+		if (id != 0)
+			(void) hash_search(ids, &id, HASH_REMOVE, NULL);
+		SpinLockAcquire(&entry->mutex);
+		memset(&entry->stats, 0, sizeof(entry->stats));
+		SpinLockRelease(&entry->mutex);
+	}
+	tracked->used = 1;
+	LWLockRelease(stats_lock);
 }
 
 /* Read the file; false if it is damaged: then what has been read is, too. */
@@ -283,7 +274,7 @@ read_file(void)
 	}
 	if (!load_entries(file))
 	{
-		lock_stats_reset();
+		clear_entries();
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("ignoring invalid data in file \"%s\"", STATS_FILE)));
@@ -344,12 +335,13 @@ startup_counters(void)
 {
 	bool		found;
 
-	counters = ShmemInitStruct("zklock stats", sizeof(StatsShared), &found);
+	instance = ShmemInitStruct("zklock stats", sizeof(StatsShared), &found);
 	if (found)
 		return;
-	pg_atomic_init_u64(&counters->reset_at, (uint64) GetCurrentTimestamp());
-	for (int i = 0; i < NUM_COUNTERS; i++)
-		pg_atomic_init_u64(&counters->counters[i], 0);
+	pg_atomic_init_u64(&instance->reset_at, (uint64) GetCurrentTimestamp());
+	pg_atomic_init_u64(&instance->claims_expired, 0);
+	for (int i = 0; i < COUNTS; i++)
+		pg_atomic_init_u64(&instance->counts[i], 0);
 }
 
 /*
@@ -460,6 +452,26 @@ find_entry(uint64 id, const ZkKey *key)
 }
 
 /*
+ * Add to a number of the instance and of a lock, whose entry the caller has
+ * found: that at "offset" of ZkCounts.
+ */
+static void
+count(StatsEntry *entry, Size offset, int64 amount)
+{
+	if (amount == 0)
+		return;
+	pg_atomic_fetch_add_u64(&instance->counts[offset / sizeof(int64)], amount);
+	if (entry)
+		*(int64 *) ((char *) &entry->stats.counts + offset) += amount;
+}
+
+#define COUNT(entry, field, amount) \
+	count(entry, offsetof(ZkCounts, field), amount)
+#define COUNT_BUCKET(entry, field, us) \
+	count(entry, offsetof(ZkCounts, field) + \
+		  histogram_bucket(us) * sizeof(int64), 1)
+
+/*
  * stats_take
  *		A backend has taken a lock that it did not hold.
  *
@@ -472,41 +484,27 @@ stats_take(uint64 id, const ZkKey *key, bool handed_off, bool retaken,
 		   bool waited, int64 wait_us)
 {
 	StatsEntry *entry = find_entry(id, key);
-	int			bucket = histogram_bucket(wait_us);
 
-	if (handed_off)
-		add(HANDED_OFF, 1);
-	if (retaken)
-		add(RETAKEN, 1);
-	if (waited)
-		add(WAITED, 1);
-	add(WAIT_TIME, wait_us);
-	add(WAIT_HISTOGRAM + bucket, 1);
+	COUNT(entry, handed_off, handed_off);
+	COUNT(entry, retaken, retaken);
+	COUNT(entry, waited, waited);
+	COUNT(entry, wait_time, wait_us);
+	COUNT_BUCKET(entry, wait_histogram, wait_us);
 	if (entry == NULL)
 		return;
-	entry->stats.taken++;
-	entry->stats.handed_off += handed_off;
-	entry->stats.retaken += retaken;
-	entry->stats.waited += waited;
-	entry->stats.wait_time += wait_us;
+	entry->stats.counts.taken++;
 	entry->stats.max_wait = Max(entry->stats.max_wait, wait_us);
-	entry->stats.wait_histogram[bucket]++;
-	waits[entry - tracked->entries] = entry->stats.wait_time;
+	waits[entry - tracked->entries] = entry->stats.counts.wait_time;
 	SpinLockRelease(&entry->mutex);
 }
 
-/*
- * Count an event of a lock, whose entry the caller has found, in the counter
- * of the instance and in that at "offset" of the entry.
- */
+/* Count an event of a lock, whose entry the caller has found. */
 static void
-count_event(Counter counter, StatsEntry *entry, Size offset)
+count_event(StatsEntry *entry, Size offset)
 {
-	add(counter, 1);
-	if (entry == NULL)
-		return;
-	++*(int64 *) ((char *) &entry->stats + offset);
-	SpinLockRelease(&entry->mutex);
+	count(entry, offset, 1);
+	if (entry)
+		SpinLockRelease(&entry->mutex);
 }
 
 /* As find_entry(), for the lock of this slot. */
@@ -529,11 +527,11 @@ stats_failure(uint64 id, const ZkKey *key, ZkOutcome outcome)
 	StatsEntry *entry = find_entry(id, key);
 
 	if (outcome == ZK_NOT_IN_TIME)
-		count_event(TIMED_OUT, entry, offsetof(ZkLockStats, timed_out));
+		count_event(entry, offsetof(ZkCounts, timed_out));
 	else if (outcome == ZK_DEADLOCKED)
-		count_event(DEADLOCKS, entry, offsetof(ZkLockStats, deadlocks));
+		count_event(entry, offsetof(ZkCounts, deadlocks));
 	else
-		count_event(FAILED, entry, offsetof(ZkLockStats, failed));
+		count_event(entry, offsetof(ZkCounts, failed));
 }
 
 /*
@@ -545,18 +543,13 @@ void
 stats_release(uint64 id, bool retained, int64 held_us)
 {
 	StatsEntry *entry = find_entry(id, NULL);
-	int			bucket = histogram_bucket(held_us);
 
-	if (retained)
-		add(RETAINED, 1);
-	add(HOLD_TIME, held_us);
-	add(HOLD_HISTOGRAM + bucket, 1);
+	COUNT(entry, retained, retained);
+	COUNT(entry, hold_time, held_us);
+	COUNT_BUCKET(entry, hold_histogram, held_us);
 	if (entry == NULL)
 		return;
-	entry->stats.retained += retained;
-	entry->stats.hold_time += held_us;
 	entry->stats.max_hold = Max(entry->stats.max_hold, held_us);
-	entry->stats.hold_histogram[bucket]++;
 	SpinLockRelease(&entry->mutex);
 }
 
@@ -570,7 +563,7 @@ stats_release(uint64 id, bool retained, int64 held_us)
 void
 stats_lost(const ZkKey *key)
 {
-	count_event(LOST, entry_of_slot(key), offsetof(ZkLockStats, lost));
+	count_event(entry_of_slot(key), offsetof(ZkCounts, lost));
 }
 
 /*
@@ -580,7 +573,7 @@ stats_lost(const ZkKey *key)
 void
 stats_revoked(const ZkKey *key)
 {
-	count_event(REVOKED, entry_of_slot(key), offsetof(ZkLockStats, revoked));
+	count_event(entry_of_slot(key), offsetof(ZkCounts, revoked));
 }
 
 /*
@@ -590,8 +583,7 @@ stats_revoked(const ZkKey *key)
 void
 stats_revoke_wait(const ZkKey *key)
 {
-	count_event(WAITED_REVOKE, entry_of_slot(key),
-				offsetof(ZkLockStats, waited_revoke));
+	count_event(entry_of_slot(key), offsetof(ZkCounts, waited_revoke));
 }
 
 /*
@@ -601,7 +593,7 @@ stats_revoke_wait(const ZkKey *key)
 void
 stats_expired_claim(void)
 {
-	add(CLAIMS_EXPIRED, 1);
+	pg_atomic_fetch_add_u64(&instance->claims_expired, 1);
 }
 
 /*
@@ -611,39 +603,15 @@ stats_expired_claim(void)
 void
 stats_read(ZkStats *stats)
 {
-	stats->handed_off = get(HANDED_OFF);
-	stats->waited = get(WAITED);
-	stats->timed_out = get(TIMED_OUT);
-	stats->failed = get(FAILED);
-	stats->lost = get(LOST);
-	stats->claims_expired = get(CLAIMS_EXPIRED);
-	stats->deadlocks = get(DEADLOCKS);
-	stats->retained = get(RETAINED);
-	stats->retaken = get(RETAKEN);
-	stats->revoked = get(REVOKED);
-	stats->waited_revoke = get(WAITED_REVOKE);
-	stats->wait_time = get(WAIT_TIME);
-	stats->hold_time = get(HOLD_TIME);
-	stats->taken = 0;
-	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
-	{
-		stats->wait_histogram[i] = get(WAIT_HISTOGRAM + i);
-		stats->hold_histogram[i] = get(HOLD_HISTOGRAM + i);
-		stats->taken += stats->wait_histogram[i];
-	}
-	stats->reset_at = (TimestampTz) pg_atomic_read_u64(&counters->reset_at);
-}
+	ZkCounts   *counts = &stats->counts;
 
-/*
- * stats_reset
- *		Set all counters to zero.
- */
-void
-stats_reset(void)
-{
-	for (int i = 0; i < NUM_COUNTERS; i++)
-		pg_atomic_write_u64(&counters->counters[i], 0);
-	pg_atomic_write_u64(&counters->reset_at, (uint64) GetCurrentTimestamp());
+	for (int i = 0; i < COUNTS; i++)
+		((int64 *) counts)[i] = (int64) pg_atomic_read_u64(&instance->counts[i]);
+	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+		counts->taken += counts->wait_histogram[i];
+	stats->claims_expired =
+		(int64) pg_atomic_read_u64(&instance->claims_expired);
+	stats->reset_at = (TimestampTz) pg_atomic_read_u64(&instance->reset_at);
 }
 
 /*
@@ -674,24 +642,15 @@ lock_stats_read(int *n)
 }
 
 /*
- * lock_stats_reset
- *		Clear all entries.
+ * stats_reset
+ *		Set all counters to zero, and clear all entries.
  */
 void
-lock_stats_reset(void)
+stats_reset(void)
 {
-	LWLockAcquire(stats_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < tracked->used; i++)
-	{
-		StatsEntry *entry = &tracked->entries[i];
-		uint64		id = entry->stats.id;
-
-		if (id != 0)
-			(void) hash_search(ids, &id, HASH_REMOVE, NULL);
-		SpinLockAcquire(&entry->mutex);
-		memset(&entry->stats, 0, sizeof(entry->stats));
-		SpinLockRelease(&entry->mutex);
-	}
-	tracked->used = 1;
-	LWLockRelease(stats_lock);
+	for (int i = 0; i < COUNTS; i++)
+		pg_atomic_write_u64(&instance->counts[i], 0);
+	pg_atomic_write_u64(&instance->claims_expired, 0);
+	pg_atomic_write_u64(&instance->reset_at, (uint64) GetCurrentTimestamp());
+	clear_entries();
 }

@@ -18,40 +18,9 @@
 #include "shared/key.h"
 #include "shared/outcome.h"
 
-/* All counters of this instance, as read at about one moment. */
-typedef struct ZkStats
+/* What is counted of the instance and of each lock; times in us. */
+typedef struct ZkCounts
 {
-	int64		taken;
-	int64		handed_off;
-	int64		waited;
-	int64		timed_out;
-	int64		failed;
-	int64		lost;
-	int64		claims_expired;
-	int64		deadlocks;
-	int64		retained;
-	int64		retaken;
-	int64		revoked;
-	int64		waited_revoke;
-	int64		wait_time;		/* us, in total */
-	int64		hold_time;		/* us, in total */
-	int64		wait_histogram[HISTOGRAM_BUCKETS];
-	int64		hold_histogram[HISTOGRAM_BUCKETS];
-	TimestampTz reset_at;
-} ZkStats;
-
-/*
- * The counters of a lock; times in us.  All from "taken" on are sums of int64,
- * and nothing else.
- */
-typedef struct ZkLockStats
-{
-	uint64		id;				/* that of its path; 0: all other locks */
-	char		path[ZNODE_PATH_SIZE];	/* of its lock directory; empty for all
-										 * other locks */
-	TimestampTz since;			/* when counting began */
-	int64		max_wait;
-	int64		max_hold;
 	int64		taken;
 	int64		handed_off;
 	int64		waited;
@@ -67,6 +36,26 @@ typedef struct ZkLockStats
 	int64		hold_time;
 	int64		wait_histogram[HISTOGRAM_BUCKETS];
 	int64		hold_histogram[HISTOGRAM_BUCKETS];
+} ZkCounts;
+
+/* Those of this instance, as read at about one moment. */
+typedef struct ZkStats
+{
+	ZkCounts	counts;
+	int64		claims_expired;
+	TimestampTz reset_at;
+} ZkStats;
+
+/* Those of a lock. */
+typedef struct ZkLockStats
+{
+	uint64		id;				/* that of its path; 0: all other locks */
+	char		path[ZNODE_PATH_SIZE];	/* of its lock directory; empty for all
+										 * other locks */
+	TimestampTz since;			/* when counting began */
+	int64		max_wait;		/* us */
+	int64		max_hold;
+	ZkCounts	counts;
 } ZkLockStats;
 
 /* module load */
@@ -88,6 +77,5 @@ extern void stats_expired_claim(void);
 extern void stats_read(ZkStats *stats);
 extern void stats_reset(void);
 extern ZkLockStats *lock_stats_read(int *n);
-extern void lock_stats_reset(void);
 
 #endif							/* ZKLOCK_STATS_H */

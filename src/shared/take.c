@@ -125,23 +125,42 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, ZkKey *mine)
 }
 
 /*
- * Want the slot with this very key, found or made: see slot_want().  "wish"
- * has what the caller wants it for.  NULL if all slots are in use.  Errors:
- * 53200 out of ZkProcLocks.
+ * slot_want
+ *		Find or make the slot that serves a lock, and note that this backend
+ *		wants it.  The key is that of the backend's hold.
+ *
+ * Called before the wait for the heavyweight lock, so that a holder sees a
+ * backend to hand the slot to.  A backend wants or holds a slot once;
+ * slot_unwant() ends a want, slot_drop() a hold.  "wish" has the kind of the
+ * contender that the backend needs; "session", which is only shown in
+ * zk_locks; "provisional", if the hold is the call's own until slots_keep();
+ * and for slots_take_any(), "alternatives" and "tries".
+ *
+ * If all zklock.max_locks slots are in use, those that are only retained are
+ * given up.  Returns NULL if a slot is free soon: the caller waits for
+ * slots_room_cv(), and calls again.
+ *
+ * Errors: 53200 if all slots are in use, and none is being released; or all
+ * ZkProcLocks, which are never kept behind a release.
  */
-static ZkProcLock *
-want_this(const ZkKey *key, const ZkProcLock *wish)
+ZkProcLock *
+slot_want(const ZkKey *key, const ZkProcLock *wish)
 {
 	ZkProcLock *proc = proc_new();
+	ZkKey		mine;
 	bool		superuser;
 	ZkSlot	   *slot;
 
+	StaticAssertStmt(ZK_MAX_NAMES < 1 << 9, "ZkProcLock.alternatives is too small");
 	if (proc == NULL)
 		slots_report_full();
+	key = slot_key_for(key, wish->kind, &mine);
 	slot = slot_enter_locked(key);
 	if (slot == NULL)
 	{
 		proc_free(proc);
+		if (!slots_give_up_retained())
+			slots_report_full();
 		return NULL;
 	}
 	superuser = proc->superuser;
@@ -159,46 +178,6 @@ want_this(const ZkKey *key, const ZkProcLock *wish)
 		slot->nany++;
 	slot_unlock(slot);
 	return proc;
-}
-
-/* The result of slot_want(), if "proc" is that of want_this(). */
-static ZkProcLock *
-wanted_or_soon(ZkProcLock *proc)
-{
-	if (proc == NULL && !slots_give_up_retained())
-		slots_report_full();
-	return proc;
-}
-
-/*
- * slot_want
- *		Find or make the slot that serves a lock, and note that this backend
- *		wants it.  The key is that of the backend's hold.
- *
- * Called before the wait for the heavyweight lock, so that a holder sees a
- * backend to hand the slot to.  A backend wants or holds a slot once;
- * slot_unwant() ends a want, slot_drop() a hold.  "kind" is that of the
- * contender that the backend needs; "session" is only shown in zk_locks.
- * "provisional": the hold is the call's own until slots_keep().
- *
- * If all zklock.max_locks slots are in use, those that are only retained are
- * given up.  Returns NULL if a slot is free soon: the caller waits for
- * slots_room_cv(), and calls again.
- *
- * Errors: 53200 if all slots are in use, and none is being released; or all
- * ZkProcLocks, which are never kept behind a release.
- */
-ZkProcLock *
-slot_want(const ZkKey *key, ZnodeKind kind, bool session, bool provisional)
-{
-	ZkKey		mine;
-	ZkProcLock	wish = {
-		.kind = kind,
-		.session = session,
-		.provisional = provisional
-	};
-
-	return wanted_or_soon(want_this(slot_key_for(key, kind, &mine), &wish));
 }
 
 /*
@@ -236,49 +215,6 @@ slots_check_room(const ZkKey **keys, int n, ZnodeKind kind)
 	slots_unlock_all();
 	if (needed > zklock_max_locks)
 		slots_report_full();
-}
-
-/*
- * Is the instance's contender for the lock in the other mode being given up?
- * If so, sets *other to the key of its slot, and *stuck to whether ZooKeeper
- * has refused to delete it.
- */
-static bool
-is_other_mode_leaving(const ZkProcLock *proc, ZkKey *other, bool *stuck)
-{
-	ZkSlot	   *slot;
-	bool		leaving;
-
-	if (!key_in_other_mode(&proc->slot->key, other))
-		return false;
-	slot = slot_find_locked(other, LW_SHARED);
-	if (slot == NULL)
-		return false;
-	leaving = slot->state == ZK_SLOT_RELEASING;
-	*stuck = slot->queued;
-	slot_unlock(slot);
-	return leaving;
-}
-
-/*
- * slot_want_leaving
- *		If the instance's contender for the lock in the other mode is being
- *		given up, want its slot, so as to be woken when it is gone; else NULL.
- *
- * The caller wants the slot in its own mode.  Errors: 53200 out of
- * ZkProcLocks.
- */
-ZkProcLock *
-slot_want_leaving(const ZkProcLock *proc)
-{
-	ZkProcLock	wish = {.kind = proc->kind,.watches = true};
-	ZkKey		other;
-	bool		stuck;
-
-	if (!is_other_mode_leaving(proc, &other, &stuck))
-		return NULL;
-	key_set_advisory(&other, proc->advisory);
-	return want_this(&other, &wish);
 }
 
 /* The backend needs a contender; the partition lock is held exclusively. */
@@ -480,7 +416,7 @@ slot_ask_for_others(const ZkKey *key)
 	if (slot == NULL)
 		return;
 	for (proc = slot->procs; proc != NULL; proc = proc->next)
-		if (!proc->granted && !proc->watches)
+		if (!proc->granted)
 			break;
 	if (proc != NULL && slot->state == ZK_SLOT_NONE)
 		note_ahead(proc);
@@ -681,45 +617,6 @@ slot_read_state(ZkSlot *slot)
 	return state;
 }
 
-/*
- * slot_is_leaving
- *		Is the contender of a slot that the caller wants being given up?
- *
- * If so, sets *stuck to whether ZooKeeper has refused to delete it.
- */
-bool
-slot_is_leaving(ZkSlot *slot, bool *stuck)
-{
-	bool		leaving;
-
-	slot_lock(slot, LW_SHARED);
-	leaving = slot->state == ZK_SLOT_RELEASING;
-	*stuck = slot->queued;
-	slot_unlock(slot);
-	return leaving;
-}
-
-/*
- * slot_want_any
- *		As slot_want(), for slots_take_any(): the backend wants any of
- *		"alternatives" slots, and "tries" if it waits behind no one else.
- */
-ZkProcLock *
-slot_want_any(const ZkKey *key, ZnodeKind kind, bool session,
-			  int alternatives, bool tries)
-{
-	ZkKey		mine;
-	ZkProcLock	wish = {
-		.kind = kind,
-		.session = session,
-		.alternatives = alternatives,
-		.tries = tries
-	};
-
-	StaticAssertStmt(ZK_MAX_NAMES < 1 << 9, "ZkProcLock.alternatives is too small");
-	return wanted_or_soon(want_this(slot_key_for(key, kind, &mine), &wish));
-}
-
 static bool
 is_owned(const ZkSlot *slot)
 {
@@ -743,21 +640,18 @@ try_any_of(ZkAnyWait *wait, int i, ZkResult *result)
 		slot_wake(slot);		/* backends behind us may go on */
 	if (was == ZK_SLOT_NONE && slot->state == ZK_SLOT_WANTED)
 		slot->contender.for_any = true;
-	if (outcome == ZK_QUEUED)
+	if (outcome == ZK_UNPROVED && wait->which < 0)
+		wait->which = i;
+	if (outcome == ZK_PENDING || outcome == ZK_UNPROVED)
+		wait->npending++;
+	else if (outcome == ZK_QUEUED)
 	{
 		wait->waited[i] = true;
 		wait->nqueued++;
-		return ZK_PENDING;
 	}
-	if (outcome == ZK_PENDING || outcome == ZK_UNPROVED)
-	{
-		wait->npending++;
-		if (outcome == ZK_UNPROVED && wait->which < 0)
-			wait->which = i;
-		return ZK_PENDING;
-	}
-	wait->which = i;
-	return outcome;
+	else
+		return outcome;
+	return ZK_PENDING;
 }
 
 /*
@@ -836,33 +730,25 @@ wait_from_behind(ZkAnyWait *wait, int i)
 static ZkOutcome
 try_all(ZkAnyWait *wait, bool owned)
 {
-	ZkOutcome	first = ZK_PENDING;
-	ZkResult	first_result = {0};
-	int			which = -1;
+	ZkOutcome	result = ZK_PENDING;
+	ZkResult	ignored;
 
-	for (int i = 0; i < wait->n; i++)
+	for (int i = 0; i < wait->n && result != ZK_ACQUIRED; i++)
 	{
-		ZkResult	result = *wait->result;
 		ZkOutcome	outcome;
 
 		if (!wait->ready[i] || is_owned(wait->procs[i]->slot) != owned)
 			continue;
-		outcome = try_any_of(wait, i, &result);
-		if (outcome == ZK_ACQUIRED)
-			return outcome;
-		if (outcome != ZK_PENDING && first == ZK_PENDING)
+		outcome = try_any_of(wait, i, result == ZK_PENDING ?
+							 wait->result : &ignored);
+		if (outcome == ZK_ACQUIRED ||
+			(outcome != ZK_PENDING && result == ZK_PENDING))
 		{
-			first = outcome;
-			first_result = result;
-			which = i;
+			result = outcome;
+			wait->which = i;
 		}
 	}
-	if (first != ZK_PENDING)
-	{
-		*wait->result = first_result;
-		wait->which = which;
-	}
-	return first;
+	return result;
 }
 
 /*
@@ -944,15 +830,23 @@ slots_unwant_any(const ZkAnyWait *wait, int but)
 /*
  * slot_other_mode_leaves
  *		Is the instance's contender for the lock in the other mode being given
- *		up, and gone in a moment?
+ *		up, and gone in a moment, since ZooKeeper has not refused to delete it?
  */
 bool
 slot_other_mode_leaves(const ZkProcLock *proc)
 {
 	ZkKey		other;
-	bool		stuck;
+	ZkSlot	   *slot;
+	bool		leaves;
 
-	return is_other_mode_leaving(proc, &other, &stuck) && !stuck;
+	if (!key_in_other_mode(&proc->slot->key, &other))
+		return false;
+	slot = slot_find_locked(&other, LW_SHARED);
+	if (slot == NULL)
+		return false;
+	leaves = slot->state == ZK_SLOT_RELEASING && !slot->queued;
+	slot_unlock(slot);
+	return leaves;
 }
 
 /*

@@ -27,8 +27,7 @@ typedef struct ZkResult
 	/* filled in by the functions here */
 	ZkRefusal	refusal;		/* of ZK_DENIED */
 	uint32		deadlock;		/* of ZK_DEADLOCKED: its number */
-	int			permits_found;	/* of ZK_HELD_OTHER_PERMITS, and of ZK_DENIED
-								 * because of ZK_REFUSAL_PERMITS */
+	int			permits_found;	/* of ZK_REFUSAL_PERMITS */
 
 	ZkSessionInfo *session;		/* of ZK_NO_SESSION, palloc'd */
 	char	   *outage;			/* of ZK_NOT_IN_TIME: why ZooKeeper is to
@@ -58,10 +57,8 @@ typedef struct ZkAnyWait
 
 /* one lock */
 extern void slots_report_full(void);
-extern ZkProcLock *slot_want(const ZkKey *key, ZnodeKind kind, bool session,
-							 bool provisional);
+extern ZkProcLock *slot_want(const ZkKey *key, const ZkProcLock *wish);
 extern void slots_check_room(const ZkKey **keys, int n, ZnodeKind kind);
-extern ZkProcLock *slot_want_leaving(const ZkProcLock *proc);
 extern void slot_unwant(ZkProcLock *proc);
 extern void slot_ask(ZkProcLock *proc);
 extern void slot_ask_for_others(const ZkKey *key);
@@ -69,15 +66,12 @@ extern ZkOutcome slot_take(ZkProcLock *proc, int permits, ZkResult *result);
 extern void slot_requeue_tier1(ZkProcLock *proc);
 extern void slot_yield_other_mode(const ZkProcLock *proc);
 extern ZkSlotState slot_read_state(ZkSlot *slot);
-extern bool slot_is_leaving(ZkSlot *slot, bool *stuck);
+extern bool slot_other_mode_leaves(const ZkProcLock *proc);
 
 /* the first of several */
-extern ZkProcLock *slot_want_any(const ZkKey *key, ZnodeKind kind,
-								 bool session, int alternatives, bool tries);
 extern ZkOutcome slots_take_any(ZkAnyWait *wait);
 extern void slots_find_reachable(ZkAnyWait *wait);
 extern void slots_unwant_any(const ZkAnyWait *wait, int but);
-extern bool slot_other_mode_leaves(const ZkProcLock *proc);
 extern bool slot_call_ahead(const ZkProcLock *proc);
 
 /* slots that the backend holds */

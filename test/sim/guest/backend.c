@@ -149,13 +149,6 @@ report_failure(const ZkRequest *request, const ZkResult *result)
 			check_deadlock(client, false);
 			deadlock_report(result->deadlock);
 			break;
-		case ZK_LOST:
-			hold_report_lost(result->key, false);
-			break;
-		case ZK_HELD_SHARED:
-		case ZK_HELD_OTHER_PERMITS:
-		case ZK_HELD_OTHER_NAMESPACE:
-		case ZK_HELD_BY_CLAIM:
 		case ZK_HELD_ALL:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

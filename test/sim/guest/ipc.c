@@ -492,6 +492,17 @@ before_shmem_exit(pg_on_exit_callback function, Datum arg)
 }
 
 void
+cancel_before_shmem_exit(pg_on_exit_callback function, Datum arg)
+{
+	const Callback *latest = &before_shmem.callbacks[before_shmem.n - 1];
+
+	if (before_shmem.n == 0 || latest->function != function ||
+		latest->arg != arg)
+		elog(ERROR, "before_shmem_exit callback is not the latest entry");
+	before_shmem.n--;
+}
+
+void
 on_shmem_exit(pg_on_exit_callback function, Datum arg)
 {
 	add_callback(&on_shmem, function, arg);

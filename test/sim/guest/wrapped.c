@@ -56,9 +56,9 @@ extern const Operation *__wrap_flight_send_alone(uint32_t owner,
 extern bool __real_deadlock_request(Deadlocks *d, Request *request);
 extern bool __wrap_deadlock_request(Deadlocks *d, Request *request);
 extern ZkClaimState __real_claim_renew(const ClaimToken *token, int64 ttl_us,
-									   ZkUnprovedClaim *unproved, int *number);
+									   int64 *end_ms, int *number);
 extern ZkClaimState __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
-									   ZkUnprovedClaim *unproved, int *number);
+									   int64 *end_ms, int *number);
 extern long __real_wake_timeout(void);
 extern long __wrap_wake_timeout(void);
 extern void __real_directory_leave(const char *path, int32_t number);
@@ -198,10 +198,10 @@ __wrap_deadlock_request(Deadlocks *d, Request *request)
 
 ZkClaimState
 __wrap_claim_renew(const ClaimToken *token, int64 ttl_us,
-				   ZkUnprovedClaim *unproved, int *number)
+				   int64 *end_ms, int *number)
 {
 	int64		boottime = sim_boottime(sim_instance());
-	ZkClaimState state = __real_claim_renew(token, ttl_us, unproved,
+	ZkClaimState state = __real_claim_renew(token, ttl_us, end_ms,
 											 number);
 
 	if (state == ZK_CLAIM_LIVE)

@@ -35,13 +35,11 @@
  * memory earlier, the main thread closes the handle first and waits for
  * CLIENT_EVENT_CLOSED.
  *
- * The main loop waits on an eventfd.  The events that wake the main thread are
- * written to it after they have been queued: each notice, and an answer if it
- * is the last of its flight, since nothing can be sent before, or if the flight
- * marked it ("wakes").  The loop reads the eventfd first (client_reset_wake)
- * and then takes from the queue until it was seen empty.  So events whose write
- * has been read are in the queue that has yet to be checked, and all others end
- * the next wait at once.
+ * The main loop waits on an eventfd, which is written to when something has
+ * been appended to an empty queue.  The loop reads the eventfd first
+ * (client_reset_wake) and then takes from the queue until it was seen empty.
+ * So events whose write has been read are in the queue that has yet to be
+ * checked, and all others end the next wait at once.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  flight.c has one
@@ -165,7 +163,6 @@ static zhandle_t *passed = NULL;	/* from the thread that opened it, or to the
 									 * one that closes it */
 static ClientEvent *queue = NULL;
 static ClientEvent **queue_end = &queue;
-static int	answers_left = 0;	/* unanswered operations of the flight */
 static bool event_dropped = false;	/* out of memory in a callback; the woken
 									 * main thread reads it without the lock */
 
@@ -378,16 +375,15 @@ post_notice(ClientEventKind kind, int code, const char *string)
 static void
 post_answers(Operation *const *ops, int count)
 {
-	bool		wakes = false;
+	bool		wakes;
 	static unsigned answers = 0;
 
 	pthread_mutex_lock(&event_lock);
+	wakes = queue == NULL;
 	for (int i = 0; i < count; i++)
 	{
-		if (ops[i] == NULL)
-			continue;
-		append(&ops[i]->event);
-		wakes |= --answers_left <= 0 || ops[i]->wakes;
+		if (ops[i] != NULL)
+			append(&ops[i]->event);
 	}
 
 	/* from here on the main thread may free the operations, and their multi */
@@ -1405,19 +1401,6 @@ client_is_ours(int64_t owner)
 {
 	return client.handle != NULL &&
 		owner == zoo_client_id(client.handle)->client_id;
-}
-
-/*
- * client_expect_answers
- *		A flight of so many answers is about to be sent: the last one wakes
- *		the main thread.
- */
-void
-client_expect_answers(int count)
-{
-	pthread_mutex_lock(&event_lock);
-	answers_left = count;
-	pthread_mutex_unlock(&event_lock);
 }
 
 /*

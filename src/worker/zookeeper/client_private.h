@@ -91,7 +91,6 @@ typedef struct Operation
 	int			parents_code;	/* MKDIRS: of the parents */
 	bool		read;			/* the server has read this and set the watch,
 								 * even if the answer does not count */
-	bool		wakes;			/* its answer wakes the main thread */
 	uint32		barrier;		/* its number, if the read is behind one */
 	struct Stat stat;			/* of SET in a multi */
 
@@ -149,7 +148,6 @@ extern void client_send_multi(Operation *const *ops, int count,
 extern bool client_is_leaders(int code);
 extern bool client_is_ours(int64_t owner);
 extern void client_reset_wake(void);
-extern void client_expect_answers(int count);
 extern ClientEvent *client_next_event(void);
 extern void client_put_back(ClientEvent *first, ClientEvent *last);
 extern void client_free_answer(Operation *op);

@@ -128,9 +128,6 @@
 /* The most operations in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
 
-/* Of the reads behind a batch, every so many answers wake the main thread. */
-#define WAKE_INTERVAL		16
-
 /* The most stats of a flight that can stand for others. */
 #define SHARED_STATS		16
 
@@ -196,10 +193,7 @@ typedef struct FlightPlan
 	dlist_head	groups;
 	dlist_head	behind;
 	Operation  *stats[SHARED_STATS];	/* those that can stand for others */
-	Operation  *urgent;			/* the last urgent one of "ahead" */
-	int			nbehind;
 	int			nstats;
-	int			nsent;			/* operations that will be answered */
 } FlightPlan;
 
 Flight		flight;
@@ -606,7 +600,7 @@ operation_reset(Operation *op)
 	forget_watch(op);
 	client_free_answer(op);
 	op->event.string = NULL;
-	op->wakes = op->read = false;
+	op->read = false;
 	op->request.batch = 0;
 	memset(&op->answer, 0, sizeof(op->answer));
 }
@@ -955,17 +949,6 @@ share_stat(FlightPlan *plan, Operation *op)
 	return false;
 }
 
-/* May a backend wait for this answer alone, not for that to a write? */
-static bool
-is_urgent(const Operation *op)
-{
-	RequestKind kind = op->request.kind;
-
-	return !operation_is_check(op) && kind != REQUEST_MKDIR &&
-		kind != REQUEST_MKDIRS && kind != REQUEST_STAT &&
-		kind != REQUEST_UNWATCH;
-}
-
 /*
  * Move an operation from its waiting list to its place in the flight.  Returns
  * false if it has to wait.
@@ -1006,12 +989,6 @@ plan_operation(FlightPlan *plan, Operation *op)
 	if (kind == REQUEST_STAT && op->request.batch != 0 && !found &&
 		share_stat(plan, op))
 		list = &out;
-	else
-		plan->nsent += op->request.barrier ? 2 : 1;
-	if (list == &plan->ahead && is_urgent(op))
-		plan->urgent = op;
-	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
-		op->wakes = true;
 	dlist_delete(&op->node);
 	dlist_push_tail(list, &op->node);
 	return true;
@@ -1050,14 +1027,12 @@ plan_flight(FlightPlan *plan)
 		group = op->request.group;
 		count++;
 	}
-	if (plan->urgent)
-		plan->urgent->wakes = true;
 }
 
 /*
  * flight_send_alone
- *		Send a request now, ahead of all that has been submitted; its answer
- *		wakes the main thread.  Returns as flight_submit().
+ *		Send a request now, ahead of all that has been submitted.  Returns as
+ *		flight_submit().
  *
  * The connection must be up.  On a new one, answers to what was sent before may
  * still be to come.
@@ -1070,7 +1045,6 @@ flight_send_alone(uint32_t owner, const Request *request)
 	sigset_t	saved;
 
 	dlist_push_tail(&list, &op->node);
-	op->wakes = true;
 	if (!flight_is_out())
 	{
 		flight.sent_ms = zk_now_ms();
@@ -1100,7 +1074,6 @@ flight_send(int64 now_ms)
 	flight.sent_ms = now_ms;
 	batch_failed = false;
 	plan_flight(&plan);
-	client_expect_answers(plan.nsent);
 	client_enter_library(&saved);
 	send_all(&plan.ahead);
 	send_writes(&plan.writes);

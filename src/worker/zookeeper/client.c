@@ -668,11 +668,13 @@ callback_multi(int rc, const void *data)
 		if (!one_failed || multi->count == 1 || i == answered)
 			;
 		else if (multi->is_batch)
-			code = CLIENT_BATCH_FAILED;
+		{
+			code = failed < 0 ? UNACKNOWLEDGED : CLIENT_BATCH_FAILED;
+			op->limit = Max(multi->count / 2, 1);
+		}
 		else if (rc < ZAPIERROR)
 			code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
 		op->answer.error = code;
-		op->failed = failed;
 		if (code == ZOK && operation_creates(op))
 			set_node(op, multi->results[i].value);
 		else if (code == ZOK && op->request.kind == REQUEST_SET)
@@ -1377,8 +1379,6 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 		n += operation_parts(op);
 		if (operation_creates(op))
 			op->request.batch = batch;
-		op->place = n - 1;
-		op->place_count = multi->count;
 	}
 	ops[count - 1]->multi = multi;
 
@@ -1386,10 +1386,7 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 	if (was_refused(rc))
 	{
 		for (int i = 0; i < count; i++)
-		{
-			ops[i]->answer.error = is_batch ? CLIENT_BATCH_FAILED : rc;
-			ops[i]->failed = -1;
-		}
+			ops[i]->answer.error = rc;
 		post_answers(multi->ops, multi->count);
 	}
 	pfree(zops);

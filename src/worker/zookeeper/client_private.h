@@ -86,19 +86,14 @@ typedef struct Operation
 	 * ZooKeeper has sent, malloc'd; flight.c does the rest.
 	 */
 	RequestAnswer answer;
-	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
-								 * operation in the batch, or -1: unknown */
 	int			parents_code;	/* MKDIRS: of the parents */
 	bool		read;			/* the server has read this and set the watch,
 								 * even if the answer does not count */
 	uint32		barrier;		/* its number, if the read is behind one */
 	struct Stat stat;			/* of SET in a multi */
 
-	int			place;			/* its number in its multi, or that of its last
-								 * part */
-	int			place_count;	/* the number of operations in that multi */
-	int			piece;			/* the most operations of its next batch, after
-								 * one that failed; or 0 */
+	int			limit;			/* the most operations of its next batch: half
+								 * as many as of one that failed */
 	struct Operation *sharer;	/* STAT: the next one that this stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */

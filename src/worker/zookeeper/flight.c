@@ -43,26 +43,14 @@
  * behind them; the first answers to that are discarded, since it must be read
  * behind the write.  So owners get answers as if there were no batches.
  *
- * What is sent again, and in which pieces:
- *
- * - The writes before the failed one are good.  The server did not try those
- *   after it.  Where one fails, others often do: ZooKeeper collects unused
- *   directories.
- * - But the read of the queue behind a create shows whether its directory is
- *   missing.  If it is, the create gets that answer, too; otherwise it counts
- *   as good.  Where nothing is read, the directory is watched: the event of
- *   its deletion, which precedes the answer, shows the same.
- * - The good writes are sent again as one batch and the others as another,
- *   both apart from new ones.
- * - If such a batch fails, what is behind its failed write is sent in several
- *   pieces, none longer than the good stretch before it, unless that was very
- *   short.
- * - If the answer does not say which write failed, each is sent alone.
- * - A group is not sent again, though its owner may have had a write in the
- *   batch: its answer says what has become of it.
- *
- * So however many writes fail, a few flights settle it.  One failure costs two
- * more requests, and those for what was sent behind.
+ * The writes that are sent again go in batches of half the size, apart from new
+ * ones, so that a few flights settle it however many of them fail.  Where one
+ * fails, others often do: ZooKeeper collects unused directories.  Therefore a
+ * create whose directory is known to be missing is not sent again, but answered
+ * so: the read of the queue behind it shows that or, where nothing is read, the
+ * watch of the directory, whose event precedes the answer.  A group is not sent
+ * again, though its owner may have had a write in the batch: its answer says
+ * what has become of it.
  *
  * Watches.  The library has one watch for each path and type, however often it
  * is set.  The types are those of the request that sets the watch:
@@ -110,20 +98,6 @@
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
-
-/*
- * The most writes in one batch that is sent again, if they are good, or if
- * nothing is known of them.  The values differ, so that the two kinds stay
- * apart.
- */
-#define GOOD_PIECE			BATCH_OPERATIONS
-#define UNKNOWN_PIECE		(BATCH_OPERATIONS - 1)
-
-/*
- * If that fails, what is behind the failed write goes in at most so many
- * pieces.
- */
-#define MAX_PIECES			8
 
 /* The most operations in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
@@ -204,7 +178,6 @@ static dlist_head again = DLIST_STATIC_INIT(again); /* to be sent before
 													 * "submitted" */
 static dlist_head out = DLIST_STATIC_INIT(out); /* the flight that is out */
 static struct flying_hash *flying;	/* the owners of what is in it */
-static bool batch_failed;		/* one of it */
 static uint32 barriers = 0;		/* number of the latest barrier */
 static uint32 passed_barrier = 0;	/* of the latest that the leader has
 									 * answered */
@@ -568,6 +541,7 @@ operation_make(uint32_t owner, const Request *request)
 		size += strlen(request->node) + 1;
 	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
 	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->limit = BATCH_OPERATIONS;
 	op->owner = owner;
 	strcpy(op->path, request->path);
 	if (request->node)
@@ -877,9 +851,7 @@ send_writes(dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
-		Operation  *first = dlist_head_element(Operation, node, list);
-		int			piece = first->piece;
-		int			limit = piece == 0 ? BATCH_OPERATIONS : piece;
+		int			limit = dlist_head_element(Operation, node, list)->limit;
 		dlist_iter	iter;
 		int			count = 0;
 		int			parts = 0;
@@ -893,7 +865,7 @@ send_writes(dlist_head *list)
 			bytes += operation_parts(op) *
 				(REQUEST_OVERHEAD_BYTES + strlen(op->path)) +
 				(op->request.data ? strlen(op->request.data) : 0);
-			if (op->piece != piece ||
+			if (op->limit != limit ||
 				(count > 0 && (parts > limit || bytes > BATCH_BYTES)))
 				break;
 			count++;
@@ -1046,10 +1018,7 @@ flight_send_alone(uint32_t owner, const Request *request)
 
 	dlist_push_tail(&list, &op->node);
 	if (!flight_is_out())
-	{
 		flight.sent_ms = zk_now_ms();
-		batch_failed = false;
-	}
 	client_enter_library(&saved);
 	send_first(&list);
 	client_leave_library(&saved);
@@ -1072,7 +1041,6 @@ flight_send(int64 now_ms)
 	if (dlist_is_empty(&submitted) && dlist_is_empty(&again))
 		return;
 	flight.sent_ms = now_ms;
-	batch_failed = false;
 	plan_flight(&plan);
 	client_enter_library(&saved);
 	send_all(&plan.ahead);
@@ -1110,45 +1078,22 @@ answer_sharers(Operation *op)
 }
 
 /*
- * The size of the next batch with this operation, now that its batch has
- * failed.
- */
-static int
-next_piece(const Operation *op)
-{
-	int			failed = op->failed;
-
-	if (failed < 0)
-		return 1;
-	if (op->place < failed)
-		return GOOD_PIECE;
-	if (op->piece == 0)
-		return UNKNOWN_PIECE;
-	return Max(failed + 1, (op->place_count + MAX_PIECES - 1) / MAX_PIECES);
-}
-
-/*
  * Is this to be sent again?  If a batch has failed, all that its owners have
- * in it and behind it is, except groups.
+ * in it and behind it is, except groups, and creates in a directory that has
+ * been deleted: the server has processed them.
  */
 static bool
 must_resend(Operation *op)
 {
-	FlightOwner *owner;
+	FlightOwner *owner = flying_lookup(flying, op->owner);
+	bool		failed = op->answer.error == CLIENT_BATCH_FAILED;
 
-	if (op->answer.error == CLIENT_BATCH_FAILED)
-	{
-		batch_failed = true;
-		op->piece = next_piece(op);
-	}
-	if (!batch_failed || op->request.group != 0)
+	if (failed && op->directory_deleted)
+		op->answer.error = ZNONODE;
+	if (owner == NULL || op->request.group != 0)
 		return false;
-	owner = flying_lookup(flying, op->owner);
-	if (owner && op->answer.error == CLIENT_BATCH_FAILED)
-		owner->put_back = true;
-	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
-		return op->answer.error == CLIENT_BATCH_FAILED;
-	return owner && owner->put_back;
+	owner->put_back |= op->answer.error == CLIENT_BATCH_FAILED;
+	return owner->put_back && (failed || !ZK_MUTATED(ZK_READS_NOT_AGAIN));
 }
 
 /*
@@ -1162,15 +1107,10 @@ known_to_fail(Operation *op)
 	FlightOwner *owner = flying_lookup(flying, op->owner);
 	Operation  *write = owner->write;
 
-	if (op->request.kind != REQUEST_CHILDREN || write == NULL ||
+	if (op->request.kind != REQUEST_CHILDREN ||
+		op->answer.error != ZNONODE || write == NULL ||
 		write->request.kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
-		return NULL;
-	if (op->answer.error == ZOK && write->piece == UNKNOWN_PIECE)
-		write->piece = GOOD_PIECE;
-
-	/* a failed write is a proof, so the server must have received it */
-	if (op->answer.error != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
 	owner->put_back = false;
 	owner->write = NULL;
@@ -1203,18 +1143,6 @@ is_lost_orphan(const Operation *op)
 }
 
 /*
- * A create whose batch has failed would itself have failed if its directory
- * has been deleted.  The server has processed it.
- */
-static void
-answer_without_directory(Operation *op)
-{
-	if (op->directory_deleted && op->answer.error == CLIENT_BATCH_FAILED &&
-		op->failed >= 0)
-		op->answer.error = ZNONODE;
-}
-
-/*
  * flight_take_answer
  *		Take an answer.  Returns the operation to be answered now, before others
  *		are taken, and then forgotten; or NULL, if it is sent again, or of a
@@ -1244,7 +1172,6 @@ flight_take_answer(Operation *op)
 		send_again(op);
 		return NULL;
 	}
-	answer_without_directory(op);
 	if (must_resend(op))
 	{
 		write = known_to_fail(op);

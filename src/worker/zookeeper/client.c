@@ -152,7 +152,6 @@ static const struct ACL_vector *node_acl;	/* of created nodes */
 static int64 handshake_since_ms;	/* as of zk_now_ms(); 0: not in one */
 static bool may_be_refused;		/* SASL may fail, which the library does not
 								 * report */
-static ClientEvent *taken = NULL;	/* taken from the queue, not delivered yet */
 
 /* For the library's thread that delivers answers: see callback_parent(). */
 static int	parents_code;
@@ -1428,18 +1427,30 @@ note_refusal(void)
 	post_notice(CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
 }
 
-/* Take all events of the queue, if none is left from the last time. */
-static void
-take_queue(void)
+static bool
+outlives_handle(const ClientEvent *event)
 {
-	if (taken != NULL)
-		return;
-	note_refusal();
+	return event->kind == CLIENT_EVENT_CLOSED ||
+		event->kind == CLIENT_EVENT_MESSAGE;
+}
+
+/*
+ * Take the first event of the queue, or NULL.  While the handle is yet to be
+ * passed, only those are taken that need none.
+ */
+static ClientEvent *
+take_first(void)
+{
+	ClientEvent *event;
+
 	pthread_mutex_lock(&event_lock);
-	taken = queue;
-	queue = NULL;
-	queue_end = &queue;
+	event = queue;
+	if (event && client.state == CLIENT_OPENING && !outlives_handle(event))
+		event = NULL;
+	if (event && (queue = event->next) == NULL)
+		queue_end = &queue;
 	pthread_mutex_unlock(&event_lock);
+	return event;
 }
 
 /*
@@ -1460,17 +1471,12 @@ client_next_event(void)
 
 	check_library();
 	take_handle(CLIENT_OPENING);
-	for (take_queue(); (event = taken) != NULL; take_queue())
+	note_refusal();
+	while ((event = take_first()) != NULL)
 	{
-		bool		is_kept = event->kind == CLIENT_EVENT_CLOSED ||
-			event->kind == CLIENT_EVENT_MESSAGE;
-
 		if (event->kind == CLIENT_EVENT_CLOSED)
 			client.state = CLIENT_CLOSED;
-		else if (client.state == CLIENT_OPENING && !is_kept)
-			return NULL;		/* the handle is yet to be passed */
-		taken = event->next;
-		if (client.state == CLIENT_OPEN || is_kept)
+		if (client.state == CLIENT_OPEN || outlives_handle(event))
 			return event;
 		if (event->kind != CLIENT_EVENT_ANSWER)
 			client_free_notice(event);
@@ -1505,16 +1511,16 @@ client_await_closed(int64 until_ms)
 	}
 }
 
-/*
- * client_put_back
- *		Let client_next_event() return these events next, chained from the
- *		first to the last.
- */
+/* Let client_next_event() return this event next. */
 void
-client_put_back(ClientEvent *first, ClientEvent *last)
+client_put_back(ClientEvent *event)
 {
-	last->next = taken;
-	taken = first;
+	pthread_mutex_lock(&event_lock);
+	event->next = queue;
+	if (queue == NULL)
+		queue_end = &event->next;
+	queue = event;
+	pthread_mutex_unlock(&event_lock);
 }
 
 /* Free what an operation's answer has, and its multi with the last of it. */

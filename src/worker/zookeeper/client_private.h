@@ -20,12 +20,8 @@
 #include "lib/ilist.h"
 #include "worker/zookeeper/session_file.h"
 
-/*
- * In place of one of ZOO_ERRORS: another operation of the batch has failed; the
- * stat that stood for this one has failed.
- */
+/* In place of one of ZOO_ERRORS: another operation of the batch has failed. */
 #define CLIENT_BATCH_FAILED		1
-#define OPERATION_NOT_SHARED	2
 
 /* The code for an answer that makes no sense: as if none had come. */
 #define UNACKNOWLEDGED			ZCONNECTIONLOSS
@@ -82,7 +78,7 @@ typedef struct Operation
 								 * the ID of its multi */
 
 	/*
-	 * The callback sets the error (ZOO_ERRORS or one of the above) and what
+	 * The callback sets the error (ZOO_ERRORS or the above) and what
 	 * ZooKeeper has sent, malloc'd; flight.c does the rest.
 	 */
 	RequestAnswer answer;
@@ -144,7 +140,7 @@ extern bool client_is_leaders(int code);
 extern bool client_is_ours(int64_t owner);
 extern void client_reset_wake(void);
 extern ClientEvent *client_next_event(void);
-extern void client_put_back(ClientEvent *first, ClientEvent *last);
+extern void client_put_back(ClientEvent *event);
 extern void client_free_answer(Operation *op);
 extern void client_free_notice(ClientEvent *event);
 

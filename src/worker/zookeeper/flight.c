@@ -102,9 +102,6 @@
 /* The most operations in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
 
-/* The most stats of a flight that can stand for others. */
-#define SHARED_STATS		16
-
 /* The limit of the one request by which the library sets its watches again. */
 #define WATCH_BYTES			(256 * 1024)
 
@@ -166,8 +163,7 @@ typedef struct FlightPlan
 	dlist_head	writes;
 	dlist_head	groups;
 	dlist_head	behind;
-	Operation  *stats[SHARED_STATS];	/* those that can stand for others */
-	int			nstats;
+	Operation  *stat;			/* the latest that can stand for others */
 } FlightPlan;
 
 Flight		flight;
@@ -843,15 +839,16 @@ send_all(dlist_head *list)
 }
 
 /*
- * Send creates and deletes in batches: new ones apart from those whose batch
- * has failed.
+ * Send creates and deletes in batches, new ones apart from those whose batch
+ * has failed; or each group as a multi.
  */
 static void
 send_writes(dlist_head *list)
 {
 	while (!dlist_is_empty(list))
 	{
-		int			limit = dlist_head_element(Operation, node, list)->limit;
+		Operation  *first = dlist_head_element(Operation, node, list);
+		bool		is_batch = first->request.group == 0;
 		dlist_iter	iter;
 		int			count = 0;
 		int			parts = 0;
@@ -865,60 +862,37 @@ send_writes(dlist_head *list)
 			bytes += operation_parts(op) *
 				(REQUEST_OVERHEAD_BYTES + strlen(op->path)) +
 				(op->request.data ? strlen(op->request.data) : 0);
-			if (op->limit != limit ||
-				(count > 0 && (parts > limit || bytes > BATCH_BYTES)))
+			if (op->request.group != first->request.group ||
+				op->limit != first->limit ||
+				(is_batch && count > 0 &&
+				 (parts > op->limit || bytes > BATCH_BYTES)))
 				break;
 			count++;
 		}
-		if (count > 1)
-			send_multi(list, count, true);
-		else
+		if (is_batch && count == 1)
 			send_first(list);
-	}
-}
-
-/* Send each group as a multi. */
-static void
-send_groups(dlist_head *list)
-{
-	while (!dlist_is_empty(list))
-	{
-		Operation  *first = dlist_head_element(Operation, node, list);
-		dlist_iter	iter;
-		int			count = 0;
-
-		dlist_foreach(iter, list)
-		{
-			Operation  *op = dlist_container(Operation, node, iter.cur);
-
-			if (op->request.group != first->request.group)
-				break;
-			count++;
-		}
-		send_multi(list, count, false);
+		else
+			send_multi(list, count, is_batch);
 	}
 }
 
 /*
- * If another stat in the flight has the same answer, let it stand for this
- * one, which is not sent.
+ * If the stat before this one has the same answer, let it stand for this one,
+ * which is not sent.
  */
 static bool
 share_stat(FlightPlan *plan, Operation *op)
 {
-	for (int i = 0; i < plan->nstats; i++)
-	{
-		Operation  *stat = plan->stats[i];
+	Operation  *stat = plan->stat;
 
-		if (stat->request.batch != op->request.batch)
-			continue;
-		op->sharer = stat->sharer;
-		stat->sharer = op;
-		return true;
+	if (stat == NULL || stat->request.batch != op->request.batch)
+	{
+		plan->stat = op;
+		return false;
 	}
-	if (plan->nstats < SHARED_STATS)
-		plan->stats[plan->nstats++] = op;
-	return false;
+	op->sharer = stat->sharer;
+	stat->sharer = op;
+	return true;
 }
 
 /*
@@ -1045,36 +1019,30 @@ flight_send(int64 now_ms)
 	client_enter_library(&saved);
 	send_all(&plan.ahead);
 	send_writes(&plan.writes);
-	send_groups(&plan.groups);
+	send_writes(&plan.groups);
 	send_all(&plan.behind);
 	client_leave_library(&saved);
 }
 
 /*
- * Answer the stats that this one stands for right behind it.  If it has not
- * found a node of our session, they are sent themselves.
+ * Answer the stats that this one stands for behind it.  If it has not found a
+ * node of our session, that answers none of them.
  */
 static void
 answer_sharers(Operation *op)
 {
-	bool		shared = op->answer.error == ZOK &&
-		client_is_ours(op->answer.ephemeral_owner);
-	Operation  *first = op->sharer;
-	Operation  *last = op;
+	Operation  *sharer;
 
-	while (last->sharer != NULL)
+	while ((sharer = op->sharer) != NULL)
 	{
-		Operation  *sharer = last->sharer;
-
+		op->sharer = sharer->sharer;
+		sharer->sharer = NULL;
 		sharer->answer = op->answer;
-		if (!shared)
-			sharer->answer.error = OPERATION_NOT_SHARED;
-		last->event.next = &sharer->event;
-		last->sharer = NULL;
-		last = sharer;
+		if (op->answer.error != ZOK ||
+			!client_is_ours(op->answer.ephemeral_owner))
+			sharer->answer.error = UNACKNOWLEDGED;
+		client_put_back(&sharer->event);
 	}
-	if (first)
-		client_put_back(&first->event, &last->event);
 }
 
 /*
@@ -1115,7 +1083,7 @@ known_to_fail(Operation *op)
 	owner->put_back = false;
 	owner->write = NULL;
 	write->answer.error = op->answer.error;
-	client_put_back(&op->event, &op->event);
+	client_put_back(&op->event);
 	return write;
 }
 
@@ -1225,7 +1193,7 @@ flight_complete_answer(Operation *op)
 		answer->batch = op->request.batch;
 		answer->token = answer->ours ? answer->czxid : 0;
 	}
-	if (answer->result == REQUEST_UNKNOWN && code != OPERATION_NOT_SHARED &&
+	if (answer->result == REQUEST_UNKNOWN &&
 		!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back();
 	return true;

@@ -37,7 +37,7 @@
  *
  * The main loop waits on an eventfd, which is written to when something has
  * been appended to an empty queue.  The loop reads the eventfd first
- * (client_reset_wake) and then takes from the queue until it was seen empty.
+ * (session_reset_wake) and then takes from the queue until it was seen empty.
  * So events whose write has been read are in the queue that has yet to be
  * checked, and all others end the next wait at once.
  *
@@ -82,7 +82,7 @@
  * check_stand_ins() checks that the library calls ours.
  *
  * The handler runs in any thread.  What it shares with the main thread is set
- * before the library has threads (wake_fd, main_thread, deadline), or is a
+ * before the library has threads (client.wake_fd, main_thread, deadline), or is a
  * sig_atomic_t.  It only calls functions that are safe in a handler.
  *
  * Copyright (c) 2026, zklock developers
@@ -95,7 +95,6 @@
 #include "postgres.h"
 
 #include <malloc.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -138,9 +137,8 @@ typedef struct Opening
 	clientid_t	id;				/* of the session to resume, or 0 */
 } Opening;
 
-Client		client;
+Client		client = {.wake_fd = -1};
 
-static int	wake_fd = -1;			/* the main loop waits on it */
 static pthread_t main_thread;
 static timer_t deadline;		/* finally sends SIGQUIT */
 static volatile sig_atomic_t in_library = false;	/* main thread in the
@@ -222,7 +220,7 @@ wake_main(void)
 	uint64_t	one = 1;
 
 	/* fails only if the counter is full, when the reader wakes anyway */
-	if (write(wake_fd, &one, sizeof(one)) < 0)
+	if (write(client.wake_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
@@ -455,6 +453,8 @@ callback_string(int rc, const char *value, const void *data)
 
 	if (op == NULL)
 		return;					/* a sync before the operation itself */
+	if (op->parents_code == ZOK)
+		op->parents_code = parents_code;
 	if (rc == ZOK)
 	{
 		op->event.string = value ? strdup(value) : NULL;
@@ -478,31 +478,19 @@ callback_create(int rc, const char *value, const struct Stat *stat,
 }
 
 /*
- * A parent of a directory is answered just before the directory.  One that is
- * missing has been collected meanwhile, but for the topmost one, which is
- * missing if the chroot is.
+ * A parent of a directory is answered just before the directory; the topmost
+ * one, with "data", first.  One that is missing has been collected meanwhile,
+ * but for the topmost one, which is missing if the chroot is.
  */
 static void
 callback_parent(int rc, const char *value pg_attribute_unused(),
-				const void *data pg_attribute_unused())
+				const void *data)
 {
-	if (parents_code == ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
+	if (data != NULL)
+		parents_code = ZOK;
+	if (rc == ZNONODE ? data != NULL :
+		parents_code == ZOK && rc != ZNODEEXISTS)
 		parents_code = code_of(rc);
-}
-
-static void
-callback_topmost(int rc, const char *value, const void *data)
-{
-	parents_code = rc == ZNONODE ? rc : ZOK;
-	callback_parent(rc, value, data);
-}
-
-/* A directory, behind its parents. */
-static void
-callback_directory(int rc, const char *value, const void *data)
-{
-	((Operation *) data)->parents_code = parents_code;
-	callback_string(rc, value, data);
 }
 
 /*
@@ -805,14 +793,6 @@ close_handle(void *argument pg_attribute_unused())
 
 /* From here on, everything runs in the main thread. */
 
-static void
-report_out_of_memory(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory in the ZooKeeper client")));
-}
-
 /*
  * Check that no thread of the library has been parked, after which the library
  * must not be called.  Errors: FATAL if one has been.
@@ -914,7 +894,9 @@ check_library(void)
 				 errmsg("a TLS handshake with ZooKeeper takes too long"),
 				 errdetail("The next zklock worker will continue.")));
 	if (event_dropped)
-		report_out_of_memory();
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory in the ZooKeeper client")));
 }
 
 /*
@@ -944,14 +926,13 @@ check_stand_ins(void)
  * client_init
  *		Prepare the process for handles; once.
  *
- * Returns the eventfd, which is readable when client_next_event() may have new
- * events since client_reset_wake().  Errors: as for any failing system call.
+ * Errors: as for any failing system call.
  */
-int
+void
 client_init(void)
 {
-	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (wake_fd < 0)
+	client.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (client.wake_fd < 0)
 		ereport(ERROR,
 				(errcode_for_socket_access(),
 				 errmsg("could not create eventfd: %m")));
@@ -960,7 +941,6 @@ client_init(void)
 
 	/* lower levels warn of every late wake-up on a loaded machine */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	return wake_fd;
 }
 
 /* Errors: FATAL if there is no thread, or as for client_enter_library(). */
@@ -998,12 +978,12 @@ client_open(const char *servers, const SessionKey *key, const char *tls,
 			const struct SaslParams *sasl)
 {
 	Assert(client.state == CLIENT_CLOSED);
-	free(opening.servers);
-	free(opening.tls);
-	memset(&opening, 0, sizeof(opening));
-	if ((opening.servers = strdup(servers)) == NULL ||
-		(tls != NULL && (opening.tls = strdup(tls)) == NULL))
-		report_out_of_memory();
+	if (opening.servers)
+		pfree(opening.servers);
+	if (opening.tls)
+		pfree(opening.tls);
+	opening.servers = MemoryContextStrdup(TopMemoryContext, servers);
+	opening.tls = tls ? MemoryContextStrdup(TopMemoryContext, tls) : NULL;
 	opening.timeout_ms = zklock_session_timeout;
 	opening.sasl = sasl;
 	opening.id.client_id = key->client_id;
@@ -1119,29 +1099,6 @@ pass_multi(int count, const zoo_op_t *zops,
 	return rc;
 }
 
-/* Read the node or list its children, with a watch. */
-static int
-send_watch(Operation *op)
-{
-	if (op->request.kind == REQUEST_LIST)
-		return zoo_awget_children(client.handle, op->path, watch_fired, NULL,
-								  callback_strings, op);
-	return zoo_awget(client.handle, op->path, watch_fired, NULL,
-					 callback_data, op);
-}
-
-static int
-send_unwatch(Operation *op)
-{
-	if (op->unwatched != 0)
-		return zoo_aremove_all_watches(client.handle, op->path,
-									   op->unwatched, 0,
-									   (void_completion_t *) callback_void,
-									   op);
-	post_answer(op, ZOK);
-	return ZOK;
-}
-
 static int
 data_len(const Operation *op)
 {
@@ -1179,8 +1136,8 @@ send_mkdirs(Operation *op)
 	{
 		strlcpy(parent, op->path, slash - op->path + 1);
 		zoo_acreate(client.handle, parent, NULL, -1, node_acl,
-					ZOO_PERSISTENT, slash == first ?
-					callback_topmost : callback_parent, NULL);
+					ZOO_PERSISTENT, callback_parent,
+					slash == first ? op : NULL);
 	}
 
 	/* a directory without parents is the topmost one itself */
@@ -1188,7 +1145,7 @@ send_mkdirs(Operation *op)
 	return zoo_acreate(client.handle, op->path, op->request.data,
 					   data_len(op), acl_of(op), op->request.persistent ?
 					   ZOO_PERSISTENT : ZOO_CONTAINER,
-					   first ? callback_directory : callback_string, op);
+					   callback_string, op);
 }
 
 /* Pass the operation to the library; returns one of ZOO_ERRORS. */
@@ -1221,15 +1178,23 @@ send_by_kind(Operation *op)
 			return zoo_aget_children(handle, op->path, 0,
 									 callback_strings, op);
 		case REQUEST_LIST:
+			return zoo_awget_children(handle, op->path, watch_fired, NULL,
+									  callback_strings, op);
 		case REQUEST_WATCH:
-			return send_watch(op);
+			return zoo_awget(handle, op->path, watch_fired, NULL,
+							 callback_data, op);
 		case REQUEST_GET:
 			return zoo_aget(handle, op->path, 0, callback_data, op);
 		case REQUEST_SET:
 			return zoo_aset(handle, op->path, data, data_len(op),
 							op->request.version, callback_stat, op);
 		case REQUEST_UNWATCH:
-			return send_unwatch(op);
+			if (op->unwatched != 0)
+				return zoo_aremove_all_watches(handle, op->path, op->unwatched,
+											   0, (void_completion_t *) callback_void,
+											   op);
+			post_answer(op, ZOK);
+			return ZOK;
 		case REQUEST_STAT:
 			return zoo_aexists(handle, op->path, 0, callback_stat, op);
 		case REQUEST_DELETE:
@@ -1400,20 +1365,6 @@ client_is_ours(int64_t owner)
 }
 
 /*
- * client_reset_wake
- *		Make the eventfd readable for later events only; to be called before
- *		taking all that there are.
- */
-void
-client_reset_wake(void)
-{
-	uint64_t	count;
-
-	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		elog(ERROR, "could not read from eventfd: %m");
-}
-
-/*
  * Post the event that the library does not when SASL has failed: behind the
  * reason, which the library has logged before.
  */
@@ -1482,33 +1433,6 @@ client_next_event(void)
 			client_free_notice(event);
 	}
 	return NULL;
-}
-
-/*
- * client_await_closed
- *		Wait until ZooKeeper has learned of the end of a session that is being
- *		closed, at most until this time, as of zk_now_ms().
- *
- * For a process that ends.  Errors: as for client_next_event().
- */
-void
-client_await_closed(int64 until_ms)
-{
-	int64		now_ms;
-
-	while (client.state == CLIENT_CLOSING && (now_ms = zk_now_ms()) < until_ms)
-	{
-		struct pollfd readable = {.fd = wake_fd,.events = POLLIN};
-		ClientEvent *event = client_next_event();
-
-		if (event)
-			client_free_notice(event);
-		else
-		{
-			(void) poll(&readable, 1, (int) (until_ms - now_ms));
-			client_reset_wake();
-		}
-	}
 }
 
 /* Let client_next_event() return this event next. */

@@ -62,6 +62,8 @@ typedef struct Client
 	ClientState state;
 	zhandle_t  *handle;			/* NULL unless open */
 	bool		connected;		/* as far as the main thread knows */
+	int			wake_fd;		/* readable when client_next_event() may have
+								 * something new */
 } Client;
 
 struct SaslParams;
@@ -125,20 +127,18 @@ operation_parts(const Operation *op)
 	return op->request.kind == REQUEST_REQUEUE ? 2 : 1;
 }
 
-extern int	client_init(void);
+extern void client_init(void);
 extern void client_enter_library(sigset_t *saved);
 extern void client_leave_library(const sigset_t *saved);
 extern void client_open(const char *servers, const SessionKey *key,
 						const char *tls, const struct SaslParams *sasl);
 extern bool client_hangs(void);
 extern void client_close(void);
-extern void client_await_closed(int64 until_ms);
 extern void client_send(Operation *op);
 extern void client_send_multi(Operation *const *ops, int count,
 							  bool is_batch);
 extern bool client_is_leaders(int code);
 extern bool client_is_ours(int64_t owner);
-extern void client_reset_wake(void);
 extern ClientEvent *client_next_event(void);
 extern void client_put_back(ClientEvent *event);
 extern void client_free_answer(Operation *op);

@@ -628,8 +628,9 @@ parents_code(const Operation *op)
 	return op->request.kind == REQUEST_MKDIRS ? op->parents_code : ZOK;
 }
 
-static RequestResult
-operation_result(const Operation *op)
+/* The result that the answer to an operation is. */
+RequestResult
+flight_result(const Operation *op)
 {
 	int			code = op->answer.error;
 
@@ -1107,7 +1108,7 @@ is_lost_orphan(const Operation *op)
 {
 	return op->request.kind == REQUEST_DELETE_ORPHAN &&
 		op->answer.error != ZSESSIONEXPIRED && op->answer.error != ZCLOSING &&
-		operation_result(op) == REQUEST_UNKNOWN;
+		flight_result(op) == REQUEST_UNKNOWN;
 }
 
 /*
@@ -1183,7 +1184,7 @@ flight_complete_answer(Operation *op)
 		return false;
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
-	answer->result = operation_result(op);
+	answer->result = flight_result(op);
 	if (code == ZNONODE && parents_code(op) != ZOK)
 		answer->error = parents_code(op);
 	answer->not_empty = code == ZNOTEMPTY;

@@ -102,6 +102,9 @@
 #define MIN_GRANTED_TIMEOUT_MS	100
 #define MAX_GRANTED_TIMEOUT_MS	(INT_MAX / 2)
 
+/* How often to check whether a session that is being closed is. */
+#define CLOSED_CHECK_US		1000
+
 /* The number of connections whose loss shows that a request is missing. */
 #define MAX_LOSSES		3
 
@@ -165,11 +168,8 @@ static struct
 }			session;
 
 /* The state of the session, as published or to be published next. */
-static struct
-{
-	ZkSessionInfo info;			/* as last published by session_write() */
-	bool		closing;		/* the server stops, and nothing is held */
-}			current;
+static ZkSessionInfo current;
+static bool closing = false;	/* the server stops, and nothing is held */
 
 static char *auths;				/* session_auths() */
 
@@ -216,33 +216,19 @@ note_loss(void)
 		features.next = PROBE_WATCH;
 }
 
-/* Does a server answer so if it does not know the request? */
-static bool
-is_unknown(int code)
-{
-	return code == ZUNIMPLEMENTED || code == ZBADARGUMENTS;
-}
-
-/* Has the server processed a request with this outcome? */
-static bool
-is_processed(int code)
-{
-	return code == ZOK ||
-		(code < ZAPIERROR && code != ZSESSIONEXPIRED && code != ZCLOSING &&
-		 code != ZSESSIONMOVED && code != ZSESSIONCLOSEDREQUIRESASLAUTH &&
-		 code != ZTHROTTLEDOP);
-}
-
 /*
  * The probe that is out has been answered.  If that is no answer of the server,
  * the next probe has to wait for another sync check.
  */
 static void
-end_probe(int code)
+end_probe(const Operation *op)
 {
-	if (is_unknown(code) || is_processed(code))
+	int			code = op->answer.error;
+
+	if (flight_result(op) != REQUEST_UNKNOWN)
 	{
-		if (is_unknown(code) && features.next != PROBE_WATCH)
+		if ((code == ZUNIMPLEMENTED || code == ZBADARGUMENTS) &&
+			features.next != PROBE_WATCH)
 			features.missing |= 1 << probes[features.next].feature;
 		go_on();
 		return;
@@ -272,7 +258,8 @@ session_init(void)
 						 HASH_ELEM | HASH_BLOBS);
 	ourselves = session_add_owner(NULL, NULL);
 	flight_init();
-	return client_init();
+	client_init();
+	return client.wake_fd;
 }
 
 /*
@@ -331,11 +318,25 @@ session_close(void)
 	flight_end();
 }
 
-/* As client_await_closed(). */
+/*
+ * session_await_closed
+ *		Wait until ZooKeeper has learned of the end of a session that is being
+ *		closed, at most until this time, as of zk_now_ms().
+ *
+ * For a process that ends.  Errors: as for client_next_event().
+ */
 void
 session_await_closed(int64 until_ms)
 {
-	client_await_closed(until_ms);
+	while (client.state == CLIENT_CLOSING && zk_now_ms() < until_ms)
+	{
+		ClientEvent *event = client_next_event();
+
+		if (event)
+			client_free_notice(event);
+		else
+			pg_usleep(CLOSED_CHECK_US);
+	}
 }
 
 /*
@@ -599,7 +600,7 @@ static bool
 end_own_request(const Operation *op, bool proof, SessionEvent *event)
 {
 	if (!operation_is_check(op))
-		end_probe(op->answer.error);
+		end_probe(op);
 	else if (op == session.heartbeat)
 		end_heartbeat(proof);
 	else if (op == session.sync_check)
@@ -791,7 +792,10 @@ session_take_changes(void)
 void
 session_reset_wake(void)
 {
-	client_reset_wake();
+	uint64_t	count;
+
+	if (read(client.wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		elog(ERROR, "could not read from eventfd: %m");
 }
 
 /* Has the server of the current connection answered, and lacks nothing? */
@@ -896,16 +900,16 @@ session_error_is_untried(int error)
 void
 status_attach(void)
 {
-	session_read(&current.info);
-	current.info.worker_pid = MyProcPid;
+	session_read(&current);
+	current.worker_pid = MyProcPid;
 	status_publish(ZK_SESSION_CONNECTING);
 }
 
 void
 status_detach(void)
 {
-	current.info.worker_pid = 0;
-	current.info.server[0] = '\0';
+	current.worker_pid = 0;
+	current.server[0] = '\0';
 	status_publish(ZK_SESSION_DOWN);
 }
 
@@ -917,20 +921,20 @@ status_detach(void)
 ZkSessionInfo *
 status(void)
 {
-	return &current.info;
+	return &current;
 }
 
 /* Is there a session, as far as we know? */
 bool
 status_is_alive(void)
 {
-	return current.info.client_id != 0;
+	return current.client_id != 0;
 }
 
 bool
 status_is_connected(void)
 {
-	return current.info.state == ZK_SESSION_CONNECTED;
+	return current.state == ZK_SESSION_CONNECTED;
 }
 
 /*
@@ -943,7 +947,7 @@ status_is_connected(void)
 void
 status_publish(ZkSessionState state)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 
 	if (info->state != state)
 	{
@@ -986,7 +990,7 @@ fill_server(char server[ZK_SERVER_SIZE])
 bool
 status_set_up(void)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 	zhandle_t  *handle = client.handle;
 	const clientid_t *id = zoo_client_id(handle);
 	bool		is_new = info->client_id != id->client_id;
@@ -1014,7 +1018,7 @@ status_set_up(void)
 void
 status_set_closing(void)
 {
-	current.closing = true;
+	closing = true;
 }
 
 /*
@@ -1025,7 +1029,7 @@ status_set_closing(void)
 bool
 status_set_error(const char *error)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 
 	if (strncmp(info->last_error, error, sizeof(info->last_error) - 1) == 0)
 		return false;
@@ -1053,7 +1057,7 @@ is_settled(void)
 const char *
 status_chroot(void)
 {
-	return is_settled() ? current.info.chroot : chroot_of(zklock_servers);
+	return is_settled() ? current.chroot : chroot_of(zklock_servers);
 }
 
 /*
@@ -1067,7 +1071,7 @@ bool
 status_chroot_changed(void)
 {
 	return status_is_alive() &&
-		strcmp(current.info.chroot, chroot_of(zklock_servers)) != 0;
+		strcmp(current.chroot, chroot_of(zklock_servers)) != 0;
 }
 
 /*
@@ -1083,7 +1087,7 @@ status_chroot_changed(void)
 void
 session_open(const SessionKey *other)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 	SessionKey	key = {.client_id = info->client_id};
 	bool		resumes = other == NULL && info->client_id != 0;
 	int64		now_ms = zk_now_ms();
@@ -1113,7 +1117,7 @@ session_open(const SessionKey *other)
 bool
 status_is_ending(void)
 {
-	return current.closing || status_chroot_changed();
+	return closing || status_chroot_changed();
 }
 
 static char *

@@ -149,8 +149,6 @@ static Features features;
 
 static struct
 {
-	ClientEvent *delivered;		/* the source of the last event, or NULL */
-
 	/* the connection */
 	const char *next_auth;		/* of "auths", to be sent; or "" */
 	const Operation *sync_check;	/* the latest, while it is out; or NULL */
@@ -290,15 +288,6 @@ session_is_closed(void)
 	return client.state == CLIENT_CLOSED;
 }
 
-/* Free what the last event points to. */
-static void
-free_delivered(void)
-{
-	if (session.delivered)
-		client_free_notice(session.delivered);
-	session.delivered = NULL;
-}
-
 /*
  * session_close
  *		Begin to end the session, if it is open: its znodes go soon if there
@@ -309,7 +298,6 @@ free_delivered(void)
 void
 session_close(void)
 {
-	free_delivered();
 	client_close();
 	session.sync_check = session.heartbeat = NULL;
 	session.synced = session.checked = false;
@@ -533,20 +521,16 @@ session_keep_lease(bool needed)
 }
 
 /* The server lacks what zklock needs. */
-static bool
+static void
 fill_unfit(uint32 missing, SessionEvent *event)
 {
 	event->kind = SESSION_UNFIT;
 	event->missing = missing;
 	memset(&features, 0, sizeof(features)); /* the next one may have it */
-	return true;
 }
 
-/*
- * The sync check has been answered, or has failed.  Returns false if *event is
- * not filled in: the worker need not know.
- */
-static bool
+/* The sync check has been answered, or has failed. */
+static void
 end_sync_check(int code, SessionEvent *event)
 {
 	session.sync_check = NULL;
@@ -556,18 +540,21 @@ end_sync_check(int code, SessionEvent *event)
 		session.checked = true;
 		if (features.next == PROBE_NONE)
 			session.synced = features.missing == 0;
-		return false;
+		return;
 	}
 	if (client.connected && code == ZUNIMPLEMENTED)
-		return fill_unfit(1 << ZK_FEATURE_MULTI, event);
+	{
+		fill_unfit(1 << ZK_FEATURE_MULTI, event);
+		return;
+	}
 	flight_hold_back();
 
 	/* the library only logs that the server closes the connection */
-	if (code != ZSESSIONCLOSEDREQUIRESASLAUTH)
-		return false;
-	event->kind = SESSION_MESSAGE;
-	event->message = REASON_UNWELCOME;
-	return true;
+	if (code == ZSESSIONCLOSEDREQUIRESASLAUTH)
+	{
+		event->kind = SESSION_MESSAGE;
+		event->message = REASON_UNWELCOME;
+	}
 }
 
 static void
@@ -595,8 +582,8 @@ take_proof(const Operation *op)
 	return true;
 }
 
-/* A request of ours has been answered; returns as end_sync_check(). */
-static bool
+/* A request of ours has been answered. */
+static void
 end_own_request(const Operation *op, bool proof, SessionEvent *event)
 {
 	if (!operation_is_check(op))
@@ -604,8 +591,7 @@ end_own_request(const Operation *op, bool proof, SessionEvent *event)
 	else if (op == session.heartbeat)
 		end_heartbeat(proof);
 	else if (op == session.sync_check)
-		return end_sync_check(op->answer.error, event);
-	return false;
+		end_sync_check(op->answer.error, event);
 }
 
 /* Call the handler of an owner, if it is still there; we have none. */
@@ -618,15 +604,13 @@ tell_owner(uint32 id, const RequestAnswer *answer)
 		owner->handler(owner->data, answer);
 }
 
-/* Deliver an answer; returns as end_sync_check(). */
-static bool
+static void
 deliver_answer(Operation *op, SessionEvent *event)
 {
 	bool		proof = take_proof(op);
-	bool		result = false;
 
 	if (op->owner == ourselves)
-		result = end_own_request(op, proof, event);
+		end_own_request(op, proof, event);
 	else
 	{
 		changed |= proof && op->owner != unmarked_owner;
@@ -634,7 +618,6 @@ deliver_answer(Operation *op, SessionEvent *event)
 			tell_owner(op->owner, &op->answer);
 	}
 	flight_forget(op);
-	return result;
 }
 
 /*
@@ -713,18 +696,17 @@ end_connection(void)
 	lease_disconnect(&session.lease);
 }
 
-/* Returns false if the change does not matter. */
-static bool
+static void
 fill_state(int state, SessionEvent *event)
 {
 	if (!is_change(state))
-		return false;
+		return;
 	if (state == ZOO_CONNECTED_STATE)
 	{
 		check_granted();
 		begin_connection();
 		event->kind = SESSION_UP;
-		return true;
+		return;
 	}
 	end_connection();
 	if (state == ZOO_EXPIRED_SESSION_STATE)
@@ -733,38 +715,35 @@ fill_state(int state, SessionEvent *event)
 		event->kind = SESSION_AUTH_FAILED;
 	else
 		event->kind = SESSION_SUSPENDED;
-	return true;
 }
 
-/*
- * Handle an event of the client.  Returns false if *event is not filled in:
- * the worker need not know.
- */
-static bool
-take_event(const ClientEvent *client_event, SessionEvent *event)
+/* Handle an event of the client that is no answer. */
+static void
+take_notice(const ClientEvent *client_event, SessionEvent *event)
 {
 	int			code = client_event->code;
 
 	switch (client_event->kind)
 	{
 		case CLIENT_EVENT_STATE:
-			return fill_state(code, event);
+			fill_state(code, event);
+			break;
 		case CLIENT_EVENT_MESSAGE:
 			event->kind = SESSION_MESSAGE;
-			event->message = client_event->string;
-			return true;
+			event->message = pstrdup(client_event->string);
+			break;
 		case CLIENT_EVENT_CLOSED:
 			flight_forget_out();
-			event->kind = SESSION_FAILED;
+			if (code != 0)
+				event->kind = SESSION_FAILED;
 			event->error = code;
-			return code != 0;
+			break;
 		case CLIENT_EVENT_WATCH:
 			flight_fire(client_event->string, code);
 			break;
 		case CLIENT_EVENT_ANSWER:
 			break;				/* handled by deliver_answer() */
 	}
-	return false;
 }
 
 /* Exclude the changes of this owner from session_take_changes(). */
@@ -810,7 +789,7 @@ session_is_synced(void)
  *		Deliver answers and watches to their owners, up to the next event;
  *		false if there is none.
  *
- * The event and what it points to are valid until the next call.  After
+ * What the event points to is in the current memory context.  After
  * SESSION_EXPIRED, SESSION_AUTH_FAILED and SESSION_UNFIT the caller must call
  * session_close() before it submits anything.  A handler may close the session
  * as its last action.
@@ -827,9 +806,8 @@ session_next_event(SessionEvent *event)
 	uint32		owner;
 
 	memset(event, 0, sizeof(*event));
-	for (;;)
+	while (event->kind == SESSION_NOTHING)
 	{
-		free_delivered();
 		while (flight_next_fired(&owner, &answer))
 			tell_owner(owner, &answer);
 		client_event = client_next_event();
@@ -839,16 +817,17 @@ session_next_event(SessionEvent *event)
 		{
 			Operation  *op = flight_take_answer((Operation *) client_event);
 
-			if (op && deliver_answer(op, event))
-				return true;
+			if (op)
+				deliver_answer(op, event);
 			continue;
 		}
-		session.delivered = client_event;
-		if (take_event(client_event, event))
-			return true;
+		take_notice(client_event, event);
+		client_free_notice(client_event);
 	}
-	return session.checked && features.next == PROBE_NONE &&
-		features.missing != 0 && fill_unfit(features.missing, event);
+	if (event->kind == SESSION_NOTHING && session.checked &&
+		features.next == PROBE_NONE && features.missing != 0)
+		fill_unfit(features.missing, event);
+	return event->kind != SESSION_NOTHING;
 }
 
 /*

@@ -1293,6 +1293,12 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 {
 	switch (op->request.kind)
 	{
+		case REQUEST_REQUEUE:
+			add_create(zop + 1, op,
+					   pnstrdup(op->path,
+								strlen(op->path) - ZNODE_SEQUENCE_DIGITS),
+					   room);
+			pg_fallthrough;		/* FALLTHROUGH */
 		case REQUEST_DELETE:
 			zoo_delete_op_init(zop, op->path, -1);
 			break;
@@ -1302,10 +1308,6 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 		case REQUEST_SET:
 			zoo_set_op_init(zop, op->path, op->request.data, data_len(op),
 							op->request.version, &op->stat);
-			break;
-		case REQUEST_REQUEUE:
-			zoo_delete_op_init(zop, op->path, -1);
-			add_create(zop + 1, op, op->prefix, room);
 			break;
 		default:
 			add_create(zop, op, op->path, room);

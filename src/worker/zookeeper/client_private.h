@@ -100,9 +100,8 @@ typedef struct Operation
 								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
-	char	   *prefix;			/* REQUEUE: path to create, without the
-								 * number */
-	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode; then its
+												 * data */
 } Operation;
 
 /* Is this a write that changes nothing, and in no group? */

@@ -518,48 +518,30 @@ flight_next_fired(uint32 *owner, RequestAnswer *answer)
 	return true;
 }
 
-/* May this be in a group? */
-static bool
-can_be_grouped(RequestKind kind)
-{
-	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
-		kind == REQUEST_CHECK || kind == REQUEST_DELETE;
-}
-
 /* Make an operation from a request. */
 static Operation *
 operation_make(uint32_t owner, const Request *request)
 {
 	Operation  *op;
-	Size		size = strlen(request->path) + 1;
+	const char *node = request->node ? request->node : "";
+	const char *data = request->data ? request->data : "";
+	Size		path_size = strlen(request->path) + strlen(node) + 2;
 
-	if (request->node)
-		size += strlen(request->node) + 1;
-	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
+	op = MemoryContextAllocZero(context, offsetof(Operation, path) +
+								path_size + strlen(data) + 1);
 	op->event.kind = CLIENT_EVENT_ANSWER;
 	op->limit = BATCH_OPERATIONS;
 	op->owner = owner;
-	strcpy(op->path, request->path);
-	if (request->node)
-	{
-		strcat(op->path, "/");
-		strcat(op->path, request->node);
-	}
 	op->request = *request;
 	op->request.path = op->path;
 	op->request.node = NULL;
 	op->request.barrier |= request->kind == REQUEST_SEARCH;
-	if (!can_be_grouped(request->kind))
-		op->request.group = 0;
 	if (!request->has_version)
 		op->request.version = -1;
+	snprintf(op->path, path_size, "%s%s%s", request->path,
+			 request->node ? "/" : "", node);
 	if (request->data)
-		op->request.data = MemoryContextStrdup(context, request->data);
-	if (request->kind == REQUEST_REQUEUE)
-	{
-		op->prefix = MemoryContextStrdup(context, op->path);
-		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
-	}
+		op->request.data = strcpy(op->path + path_size, data);
 	return op;
 }
 
@@ -584,10 +566,6 @@ flight_forget(Operation *op)
 		op->request.kind == REQUEST_CHILDREN)
 		return;
 	client_free_answer(op);
-	if (op->request.data)
-		pfree(unconstify(char *, op->request.data));
-	if (op->prefix)
-		pfree(op->prefix);
 	pfree(op);
 }
 

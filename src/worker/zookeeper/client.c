@@ -6,33 +6,27 @@
  * The handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
- * appends it to the queue of events, and wakes the main thread.  Code that
- * runs in other threads is only in this file, where comments mark it.
+ * and appends it to the queue of events.  Code that runs in other threads is
+ * only in this file, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
  * which may be resolving names.  Either may take long, so a thread of ours
- * does it.  That thread starts with the same signals blocked as the library's,
- * and then ends.  The main thread has no handle meanwhile.  Events of a handle
+ * does it, and the main thread has no handle meanwhile.  Events of a handle
  * are not delivered before the main thread has the handle, and are dropped
  * once it has given the handle up, except lines of the library's log and the
  * last event (CLIENT_EVENT_CLOSED), behind which another handle may be made.
  * A handle that is no longer wanted when it has been made is closed by the
  * same thread.  A process that ends waits for none of these threads.
  *
- * Operations.  Each has a request and its answer (core/request.h), which the
- * callback fills in.  So it must not be freed between the request and the
- * answer, unless the handle is closed.
- *
  * Locking.  event_lock guards the static variables below it, and the end of
  * CLIENT_OPENING, which the thread that makes the handle checks; otherwise the
  * state belongs to the main thread.  The lock is held for a few assignments,
- * and not while the eventfd is read or written.  No PostgreSQL error leaves it
- * held.  "opening" is set before the thread that reads it starts, and not
- * again before the handle is closed.  The contents of a ClientEvent, an
- * Operation or a Multi belong to the library's threads from the request until
- * the callback has queued it, and to the main thread otherwise.  To free such
- * memory earlier, the main thread closes the handle first and waits for
+ * and no PostgreSQL error leaves it held.  "opening" is set before the thread
+ * that reads it starts, and not again before the handle is closed.  An event,
+ * an Operation or a Multi belongs to the library's threads from the request
+ * until the callback has queued it, and to the main thread otherwise.  To free
+ * such memory earlier, the main thread closes the handle first and waits for
  * CLIENT_EVENT_CLOSED.
  *
  * The main loop waits on an eventfd, which is written to when something has
@@ -53,37 +47,33 @@
  * builds the library with assertions, some of which fail on that.  Nor does
  * the library check whether it could parse an answer: it delivers and frees
  * whatever is on its stack in place of the missing part.  An abort or a fault
- * would take the whole PostgreSQL server down.  So the signal handler parks
- * the library's thread for good, and the worker ends and is replaced.
+ * would take the whole PostgreSQL server down.  So the functions that free
+ * such an answer are ours (deallocate_*), and free only what looks parsed, and
+ * a signal handler parks the library's thread for good; the worker ends and is
+ * replaced.
  *
  * How the main thread ends.  The exit callbacks work on shared memory, so they
  * must not run while the main thread is changing that: it may even hold a
- * spinlock.  There are two places where it is not.  One is the main loop,
- * which learns of the fault by check_library().  The other is a call of the
- * library that waits for its threads or locks, between client_enter_library()
- * and client_leave_library(); a signal ends that call, since the parked thread
- * may hold what it waits for.  Anywhere else the main thread continues until
- * it reaches the main loop.  Then it no longer calls the library, runs the
- * exit callbacks, and leaves by _exit().
+ * spinlock.  There are two places where it is not: the main loop, which learns
+ * of the fault by check_library(); and a call of the library that waits for
+ * its threads or locks, between client_enter_library() and
+ * client_leave_library(), which a signal ends, since the parked thread may
+ * hold what it waits for.  Anywhere else the main thread continues until it
+ * reaches the main loop.  Then it no longer calls the library, runs the exit
+ * callbacks, and leaves by _exit().
  *
  * It may never get there: the parked thread may hold a lock of malloc, or have
  * corrupted the heap; or the fault was in the main thread, within a call of
  * the library, with malloc's lock held.  So the fault starts a timer, which
- * finally sends SIGQUIT, the postmaster's own means to end a process at once:
- * any thread takes it, and the process ends with exit code 2 and no callbacks.
- * For the postmaster that is a crash.  It restarts all of PostgreSQL with new
- * shared memory: nothing else is safe after a process that may have left a
- * spinlock held.  The same happens, as for any backend, after a fault of the
- * main thread outside the library, or in the exit callbacks.
- *
- * A thread that corrupts the heap before it is parked would kill the main
- * thread.  So the functions by which the library frees what it may not have
- * parsed are ours (deallocate_*), and free only what looks parsed.
- * check_stand_ins() checks that the library calls ours.
+ * finally sends SIGQUIT, the postmaster's own means to end a process at once,
+ * without callbacks.  For the postmaster that is a crash.  It restarts all of
+ * PostgreSQL with new shared memory: nothing else is safe after a process that
+ * may have left a spinlock held.  The same happens, as for any backend, after
+ * a fault of the main thread outside the library, or in the exit callbacks.
  *
  * The handler runs in any thread.  What it shares with the main thread is set
- * before the library has threads (client.wake_fd, main_thread, deadline), or is a
- * sig_atomic_t.  It only calls functions that are safe in a handler.
+ * before the library has threads (client.wake_fd, main_thread, deadline), or
+ * is a sig_atomic_t.  It only calls functions that are safe in a handler.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -246,9 +236,9 @@ is_parsed_path(char *path)
 }
 
 /*
- * Replace the library's own functions; see the header.  The library calls them
- * through the dynamic linker, which finds ours first.  What is not freed here
- * is lost until the worker ends.
+ * Replace the library's own functions, which it calls through the dynamic
+ * linker, so that ours are found first.  What is not freed here is lost until
+ * the worker ends.
  */
 extern PGDLLEXPORT void deallocate_GetDataResponse(struct GetDataResponse *v);
 extern PGDLLEXPORT void deallocate_Create2Response(struct Create2Response *v);
@@ -1122,13 +1112,14 @@ acl_of(const Operation *op)
 }
 
 /*
- * Create a directory and its parents, which are plain nodes.  If one of those
- * cannot be made, the create of the directory fails.
+ * Create a directory, behind its parents if they are wanted, which are plain
+ * nodes.  If one of those cannot be made, the create of the directory fails.
  */
 static int
-send_mkdirs(Operation *op)
+send_mkdir(Operation *op)
 {
-	const char *first = strchr(op->path + 1, '/');
+	const char *first = op->request.kind == REQUEST_MKDIRS ?
+		strchr(op->path + 1, '/') : NULL;
 	char		parent[ZNODE_PATH_SIZE];
 
 	for (const char *slash = first; slash != NULL;
@@ -1158,13 +1149,9 @@ send_by_kind(Operation *op)
 	op->parent_lost = false;
 	switch (op->request.kind)
 	{
-		case REQUEST_MKDIRS:
-			return send_mkdirs(op);
 		case REQUEST_MKDIR:
-			return zoo_acreate(handle, op->path, data, data_len(op),
-							   acl_of(op), op->request.persistent ?
-							   ZOO_PERSISTENT : ZOO_CONTAINER,
-							   callback_string, op);
+		case REQUEST_MKDIRS:
+			return send_mkdir(op);
 		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, data, data_len(op),
 								node_acl, op->request.exact ?

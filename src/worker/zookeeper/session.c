@@ -142,8 +142,8 @@ typedef struct Owner
 
 static HTAB *owners;			/* by ID */
 static uint32 ourselves;		/* the owner of this file's requests */
-static uint32 unmarked_owner;	/* see session_ignore_changes() */
-static bool changed = false;	/* see session_take_changes() */
+static uint32 unmarked_owner;	/* whose changes do not count as "changed" */
+static bool changed = false;	/* since the last session_take_changes() */
 
 static Features features;
 
@@ -260,28 +260,21 @@ session_init(void)
 	return client.wake_fd;
 }
 
-/*
- * session_is_open
- *		Is there a session, or an attempt at one?
- *
- * session_is_opening
- *		Is there an attempt that has not begun to connect?
- *
- * session_is_closed
- *		Can it be opened, because nothing is left of the last time?
- */
+/* Is there a session, or an attempt at one? */
 bool
 session_is_open(void)
 {
 	return client.state == CLIENT_OPEN || session_is_opening();
 }
 
+/* Is there an attempt that has not begun to connect? */
 bool
 session_is_opening(void)
 {
 	return client.state == CLIENT_OPENING;
 }
 
+/* Can it be opened, because nothing is left of the last time? */
 bool
 session_is_closed(void)
 {
@@ -327,12 +320,7 @@ session_await_closed(int64 until_ms)
 	}
 }
 
-/*
- * session_add_owner
- *		Add an owner of requests, whose handler is called with "data".
- *
- * Returns the owner's ID, for session_submit().
- */
+/* Add an owner of requests, and return its ID, for session_submit(). */
 uint32
 session_add_owner(RequestHandler handler, void *data)
 {
@@ -989,11 +977,7 @@ status_set_up(void)
 	return is_new;
 }
 
-/*
- * status_set_closing
- *		The session is to be closed, because the server stops and nothing
- *		is held.
- */
+/* The session is to be closed: the server stops, and nothing is held. */
 void
 status_set_closing(void)
 {
@@ -1171,11 +1155,7 @@ auths_are_old(void)
 	return false;
 }
 
-/*
- * auths_forget_refused
- *		ZooKeeper has refused zklock.auth: let the next worker present the
- *		others.
- */
+/* ZooKeeper has refused zklock.auth: the next worker presents the others. */
 void
 auths_forget_refused(void)
 {

@@ -672,6 +672,8 @@ lifecycle_event(const SessionEvent *event)
 {
 	switch (event->kind)
 	{
+		case SESSION_NOTHING:
+			break;
 		case SESSION_FAILED:
 			note_failure(event->error);
 			break;

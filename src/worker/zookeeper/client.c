@@ -6,42 +6,34 @@
  * The handle of the library has two threads of its own, in which the library
  * calls us back.  A callback touches nothing of PostgreSQL and nothing of the
  * main thread.  It fills in the answer of an operation, or a malloc'd notice,
- * appends it to the queue of events, and wakes the main thread.  Code that
- * runs in other threads is only in this file, where comments mark it.
+ * and appends it to the queue of events.  Code that runs in other threads is
+ * only in this file, where comments mark it.
  *
  * Opening and closing.  The library resolves names when it makes a handle.
  * When it closes one, it waits for the server and for its threads, one of
  * which may be resolving names.  Either may take long, so a thread of ours
- * does it.  That thread starts with the same signals blocked as the library's,
- * and then ends.  The main thread has no handle meanwhile.  Events of a handle
+ * does it, and the main thread has no handle meanwhile.  Events of a handle
  * are not delivered before the main thread has the handle, and are dropped
  * once it has given the handle up, except lines of the library's log and the
  * last event (CLIENT_EVENT_CLOSED), behind which another handle may be made.
  * A handle that is no longer wanted when it has been made is closed by the
  * same thread.  A process that ends waits for none of these threads.
  *
- * Operations.  Each has a request and its answer (core/request.h), which the
- * callback fills in.  So it must not be freed between the request and the
- * answer, unless the handle is closed.
- *
  * Locking.  event_lock guards the static variables below it, and the end of
  * CLIENT_OPENING, which the thread that makes the handle checks; otherwise the
  * state belongs to the main thread.  The lock is held for a few assignments,
- * and not while the eventfd is read or written.  No PostgreSQL error leaves it
- * held.  "opening" is set before the thread that reads it starts, and not
- * again before the handle is closed.  The contents of a ClientEvent, an
- * Operation or a Multi belong to the library's threads from the request until
- * the callback has queued it, and to the main thread otherwise.  To free such
- * memory earlier, the main thread closes the handle first and waits for
+ * and no PostgreSQL error leaves it held.  "opening" is set before the thread
+ * that reads it starts, and not again before the handle is closed.  An event,
+ * an Operation or a Multi belongs to the library's threads from the request
+ * until the callback has queued it, and to the main thread otherwise.  To free
+ * such memory earlier, the main thread closes the handle first and waits for
  * CLIENT_EVENT_CLOSED.
  *
- * The main loop waits on an eventfd.  The events that wake the main thread are
- * written to it after they have been queued: each notice, and an answer if it
- * is the last of its flight, since nothing can be sent before, or if the flight
- * marked it ("wakes").  The loop reads the eventfd first (client_reset_wake)
- * and then takes from the queue until it was seen empty.  So events whose write
- * has been read are in the queue that has yet to be checked, and all others end
- * the next wait at once.
+ * The main loop waits on an eventfd, which is written to when something has
+ * been appended to an empty queue.  The loop reads the eventfd first
+ * (session_reset_wake) and then takes from the queue until it was seen empty.
+ * So events whose write has been read are in the queue that has yet to be
+ * checked, and all others end the next wait at once.
  *
  * Only asynchronous calls are used: the synchronous ones can hang for good if
  * the session ends at the wrong moment (ZOOKEEPER-2802).  flight.c has one
@@ -55,37 +47,33 @@
  * builds the library with assertions, some of which fail on that.  Nor does
  * the library check whether it could parse an answer: it delivers and frees
  * whatever is on its stack in place of the missing part.  An abort or a fault
- * would take the whole PostgreSQL server down.  So the signal handler parks
- * the library's thread for good, and the worker ends and is replaced.
+ * would take the whole PostgreSQL server down.  So the functions that free
+ * such an answer are ours (deallocate_*), and free only what looks parsed, and
+ * a signal handler parks the library's thread for good; the worker ends and is
+ * replaced.
  *
  * How the main thread ends.  The exit callbacks work on shared memory, so they
  * must not run while the main thread is changing that: it may even hold a
- * spinlock.  There are two places where it is not.  One is the main loop,
- * which learns of the fault by check_library().  The other is a call of the
- * library that waits for its threads or locks, between client_enter_library()
- * and client_leave_library(); a signal ends that call, since the parked thread
- * may hold what it waits for.  Anywhere else the main thread continues until
- * it reaches the main loop.  Then it no longer calls the library, runs the
- * exit callbacks, and leaves by _exit().
+ * spinlock.  There are two places where it is not: the main loop, which learns
+ * of the fault by check_library(); and a call of the library that waits for
+ * its threads or locks, between client_enter_library() and
+ * client_leave_library(), which a signal ends, since the parked thread may
+ * hold what it waits for.  Anywhere else the main thread continues until it
+ * reaches the main loop.  Then it no longer calls the library, runs the exit
+ * callbacks, and leaves by _exit().
  *
  * It may never get there: the parked thread may hold a lock of malloc, or have
  * corrupted the heap; or the fault was in the main thread, within a call of
  * the library, with malloc's lock held.  So the fault starts a timer, which
- * finally sends SIGQUIT, the postmaster's own means to end a process at once:
- * any thread takes it, and the process ends with exit code 2 and no callbacks.
- * For the postmaster that is a crash.  It restarts all of PostgreSQL with new
- * shared memory: nothing else is safe after a process that may have left a
- * spinlock held.  The same happens, as for any backend, after a fault of the
- * main thread outside the library, or in the exit callbacks.
- *
- * A thread that corrupts the heap before it is parked would kill the main
- * thread.  So the functions by which the library frees what it may not have
- * parsed are ours (deallocate_*), and free only what looks parsed.
- * check_stand_ins() checks that the library calls ours.
+ * finally sends SIGQUIT, the postmaster's own means to end a process at once,
+ * without callbacks.  For the postmaster that is a crash.  It restarts all of
+ * PostgreSQL with new shared memory: nothing else is safe after a process that
+ * may have left a spinlock held.  The same happens, as for any backend, after
+ * a fault of the main thread outside the library, or in the exit callbacks.
  *
  * The handler runs in any thread.  What it shares with the main thread is set
- * before the library has threads (wake_fd, main_thread, deadline), or is a
- * sig_atomic_t.  It only calls functions that are safe in a handler.
+ * before the library has threads (client.wake_fd, main_thread, deadline), or
+ * is a sig_atomic_t.  It only calls functions that are safe in a handler.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -97,7 +85,6 @@
 #include "postgres.h"
 
 #include <malloc.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -140,9 +127,8 @@ typedef struct Opening
 	clientid_t	id;				/* of the session to resume, or 0 */
 } Opening;
 
-Client		client;
+Client		client = {.wake_fd = -1};
 
-static int	wake_fd = -1;			/* the main loop waits on it */
 static pthread_t main_thread;
 static timer_t deadline;		/* finally sends SIGQUIT */
 static volatile sig_atomic_t in_library = false;	/* main thread in the
@@ -154,7 +140,6 @@ static const struct ACL_vector *node_acl;	/* of created nodes */
 static int64 handshake_since_ms;	/* as of zk_now_ms(); 0: not in one */
 static bool may_be_refused;		/* SASL may fail, which the library does not
 								 * report */
-static ClientEvent *taken = NULL;	/* taken from the queue, not delivered yet */
 
 /* For the library's thread that delivers answers: see callback_parent(). */
 static int	parents_code;
@@ -165,7 +150,6 @@ static zhandle_t *passed = NULL;	/* from the thread that opened it, or to the
 									 * one that closes it */
 static ClientEvent *queue = NULL;
 static ClientEvent **queue_end = &queue;
-static int	answers_left = 0;	/* unanswered operations of the flight */
 static bool event_dropped = false;	/* out of memory in a callback; the woken
 									 * main thread reads it without the lock */
 
@@ -226,7 +210,7 @@ wake_main(void)
 	uint64_t	one = 1;
 
 	/* fails only if the counter is full, when the reader wakes anyway */
-	if (write(wake_fd, &one, sizeof(one)) < 0)
+	if (write(client.wake_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
@@ -252,9 +236,9 @@ is_parsed_path(char *path)
 }
 
 /*
- * Replace the library's own functions; see the header.  The library calls them
- * through the dynamic linker, which finds ours first.  What is not freed here
- * is lost until the worker ends.
+ * Replace the library's own functions, which it calls through the dynamic
+ * linker, so that ours are found first.  What is not freed here is lost until
+ * the worker ends.
  */
 extern PGDLLEXPORT void deallocate_GetDataResponse(struct GetDataResponse *v);
 extern PGDLLEXPORT void deallocate_Create2Response(struct Create2Response *v);
@@ -378,16 +362,15 @@ post_notice(ClientEventKind kind, int code, const char *string)
 static void
 post_answers(Operation *const *ops, int count)
 {
-	bool		wakes = false;
+	bool		wakes;
 	static unsigned answers = 0;
 
 	pthread_mutex_lock(&event_lock);
+	wakes = queue == NULL;
 	for (int i = 0; i < count; i++)
 	{
-		if (ops[i] == NULL)
-			continue;
-		append(&ops[i]->event);
-		wakes |= --answers_left <= 0 || ops[i]->wakes;
+		if (ops[i] != NULL)
+			append(&ops[i]->event);
 	}
 
 	/* from here on the main thread may free the operations, and their multi */
@@ -460,6 +443,8 @@ callback_string(int rc, const char *value, const void *data)
 
 	if (op == NULL)
 		return;					/* a sync before the operation itself */
+	if (op->parents_code == ZOK)
+		op->parents_code = parents_code;
 	if (rc == ZOK)
 	{
 		op->event.string = value ? strdup(value) : NULL;
@@ -483,31 +468,19 @@ callback_create(int rc, const char *value, const struct Stat *stat,
 }
 
 /*
- * A parent of a directory is answered just before the directory.  One that is
- * missing has been collected meanwhile, but for the topmost one, which is
- * missing if the chroot is.
+ * A parent of a directory is answered just before the directory; the topmost
+ * one, with "data", first.  One that is missing has been collected meanwhile,
+ * but for the topmost one, which is missing if the chroot is.
  */
 static void
 callback_parent(int rc, const char *value pg_attribute_unused(),
-				const void *data pg_attribute_unused())
+				const void *data)
 {
-	if (parents_code == ZOK && rc != ZNODEEXISTS && rc != ZNONODE)
+	if (data != NULL)
+		parents_code = ZOK;
+	if (rc == ZNONODE ? data != NULL :
+		parents_code == ZOK && rc != ZNODEEXISTS)
 		parents_code = code_of(rc);
-}
-
-static void
-callback_topmost(int rc, const char *value, const void *data)
-{
-	parents_code = rc == ZNONODE ? rc : ZOK;
-	callback_parent(rc, value, data);
-}
-
-/* A directory, behind its parents. */
-static void
-callback_directory(int rc, const char *value, const void *data)
-{
-	((Operation *) data)->parents_code = parents_code;
-	callback_string(rc, value, data);
 }
 
 /*
@@ -672,11 +645,13 @@ callback_multi(int rc, const void *data)
 		if (!one_failed || multi->count == 1 || i == answered)
 			;
 		else if (multi->is_batch)
-			code = CLIENT_BATCH_FAILED;
+		{
+			code = failed < 0 ? UNACKNOWLEDGED : CLIENT_BATCH_FAILED;
+			op->limit = Max(multi->count / 2, 1);
+		}
 		else if (rc < ZAPIERROR)
 			code = own < ZAPIERROR ? own : ZRUNTIMEINCONSISTENCY;
 		op->answer.error = code;
-		op->failed = failed;
 		if (code == ZOK && operation_creates(op))
 			set_node(op, multi->results[i].value);
 		else if (code == ZOK && op->request.kind == REQUEST_SET)
@@ -808,14 +783,6 @@ close_handle(void *argument pg_attribute_unused())
 
 /* From here on, everything runs in the main thread. */
 
-static void
-report_out_of_memory(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory in the ZooKeeper client")));
-}
-
 /*
  * Check that no thread of the library has been parked, after which the library
  * must not be called.  Errors: FATAL if one has been.
@@ -917,7 +884,9 @@ check_library(void)
 				 errmsg("a TLS handshake with ZooKeeper takes too long"),
 				 errdetail("The next zklock worker will continue.")));
 	if (event_dropped)
-		report_out_of_memory();
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory in the ZooKeeper client")));
 }
 
 /*
@@ -947,14 +916,13 @@ check_stand_ins(void)
  * client_init
  *		Prepare the process for handles; once.
  *
- * Returns the eventfd, which is readable when client_next_event() may have new
- * events since client_reset_wake().  Errors: as for any failing system call.
+ * Errors: as for any failing system call.
  */
-int
+void
 client_init(void)
 {
-	wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (wake_fd < 0)
+	client.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (client.wake_fd < 0)
 		ereport(ERROR,
 				(errcode_for_socket_access(),
 				 errmsg("could not create eventfd: %m")));
@@ -963,7 +931,6 @@ client_init(void)
 
 	/* lower levels warn of every late wake-up on a loaded machine */
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	return wake_fd;
 }
 
 /* Errors: FATAL if there is no thread, or as for client_enter_library(). */
@@ -1001,12 +968,12 @@ client_open(const char *servers, const SessionKey *key, const char *tls,
 			const struct SaslParams *sasl)
 {
 	Assert(client.state == CLIENT_CLOSED);
-	free(opening.servers);
-	free(opening.tls);
-	memset(&opening, 0, sizeof(opening));
-	if ((opening.servers = strdup(servers)) == NULL ||
-		(tls != NULL && (opening.tls = strdup(tls)) == NULL))
-		report_out_of_memory();
+	if (opening.servers)
+		pfree(opening.servers);
+	if (opening.tls)
+		pfree(opening.tls);
+	opening.servers = MemoryContextStrdup(TopMemoryContext, servers);
+	opening.tls = tls ? MemoryContextStrdup(TopMemoryContext, tls) : NULL;
 	opening.timeout_ms = zklock_session_timeout;
 	opening.sasl = sasl;
 	opening.id.client_id = key->client_id;
@@ -1122,29 +1089,6 @@ pass_multi(int count, const zoo_op_t *zops,
 	return rc;
 }
 
-/* Read the node or list its children, with a watch. */
-static int
-send_watch(Operation *op)
-{
-	if (op->request.kind == REQUEST_LIST)
-		return zoo_awget_children(client.handle, op->path, watch_fired, NULL,
-								  callback_strings, op);
-	return zoo_awget(client.handle, op->path, watch_fired, NULL,
-					 callback_data, op);
-}
-
-static int
-send_unwatch(Operation *op)
-{
-	if (op->unwatched != 0)
-		return zoo_aremove_all_watches(client.handle, op->path,
-									   op->unwatched, 0,
-									   (void_completion_t *) callback_void,
-									   op);
-	post_answer(op, ZOK);
-	return ZOK;
-}
-
 static int
 data_len(const Operation *op)
 {
@@ -1168,13 +1112,14 @@ acl_of(const Operation *op)
 }
 
 /*
- * Create a directory and its parents, which are plain nodes.  If one of those
- * cannot be made, the create of the directory fails.
+ * Create a directory, behind its parents if they are wanted, which are plain
+ * nodes.  If one of those cannot be made, the create of the directory fails.
  */
 static int
-send_mkdirs(Operation *op)
+send_mkdir(Operation *op)
 {
-	const char *first = strchr(op->path + 1, '/');
+	const char *first = op->request.kind == REQUEST_MKDIRS ?
+		strchr(op->path + 1, '/') : NULL;
 	char		parent[ZNODE_PATH_SIZE];
 
 	for (const char *slash = first; slash != NULL;
@@ -1182,8 +1127,8 @@ send_mkdirs(Operation *op)
 	{
 		strlcpy(parent, op->path, slash - op->path + 1);
 		zoo_acreate(client.handle, parent, NULL, -1, node_acl,
-					ZOO_PERSISTENT, slash == first ?
-					callback_topmost : callback_parent, NULL);
+					ZOO_PERSISTENT, callback_parent,
+					slash == first ? op : NULL);
 	}
 
 	/* a directory without parents is the topmost one itself */
@@ -1191,7 +1136,7 @@ send_mkdirs(Operation *op)
 	return zoo_acreate(client.handle, op->path, op->request.data,
 					   data_len(op), acl_of(op), op->request.persistent ?
 					   ZOO_PERSISTENT : ZOO_CONTAINER,
-					   first ? callback_directory : callback_string, op);
+					   callback_string, op);
 }
 
 /* Pass the operation to the library; returns one of ZOO_ERRORS. */
@@ -1204,13 +1149,9 @@ send_by_kind(Operation *op)
 	op->parent_lost = false;
 	switch (op->request.kind)
 	{
-		case REQUEST_MKDIRS:
-			return send_mkdirs(op);
 		case REQUEST_MKDIR:
-			return zoo_acreate(handle, op->path, data, data_len(op),
-							   acl_of(op), op->request.persistent ?
-							   ZOO_PERSISTENT : ZOO_CONTAINER,
-							   callback_string, op);
+		case REQUEST_MKDIRS:
+			return send_mkdir(op);
 		case REQUEST_CREATE:
 			return zoo_acreate2(handle, op->path, data, data_len(op),
 								node_acl, op->request.exact ?
@@ -1224,15 +1165,23 @@ send_by_kind(Operation *op)
 			return zoo_aget_children(handle, op->path, 0,
 									 callback_strings, op);
 		case REQUEST_LIST:
+			return zoo_awget_children(handle, op->path, watch_fired, NULL,
+									  callback_strings, op);
 		case REQUEST_WATCH:
-			return send_watch(op);
+			return zoo_awget(handle, op->path, watch_fired, NULL,
+							 callback_data, op);
 		case REQUEST_GET:
 			return zoo_aget(handle, op->path, 0, callback_data, op);
 		case REQUEST_SET:
 			return zoo_aset(handle, op->path, data, data_len(op),
 							op->request.version, callback_stat, op);
 		case REQUEST_UNWATCH:
-			return send_unwatch(op);
+			if (op->unwatched != 0)
+				return zoo_aremove_all_watches(handle, op->path, op->unwatched,
+											   0, (void_completion_t *) callback_void,
+											   op);
+			post_answer(op, ZOK);
+			return ZOK;
 		case REQUEST_STAT:
 			return zoo_aexists(handle, op->path, 0, callback_stat, op);
 		case REQUEST_DELETE:
@@ -1331,6 +1280,12 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 {
 	switch (op->request.kind)
 	{
+		case REQUEST_REQUEUE:
+			add_create(zop + 1, op,
+					   pnstrdup(op->path,
+								strlen(op->path) - ZNODE_SEQUENCE_DIGITS),
+					   room);
+			pg_fallthrough;		/* FALLTHROUGH */
 		case REQUEST_DELETE:
 			zoo_delete_op_init(zop, op->path, -1);
 			break;
@@ -1340,10 +1295,6 @@ add_operation(zoo_op_t *zop, Operation *op, char **room)
 		case REQUEST_SET:
 			zoo_set_op_init(zop, op->path, op->request.data, data_len(op),
 							op->request.version, &op->stat);
-			break;
-		case REQUEST_REQUEUE:
-			zoo_delete_op_init(zop, op->path, -1);
-			add_create(zop + 1, op, op->prefix, room);
 			break;
 		default:
 			add_create(zop, op, op->path, room);
@@ -1381,8 +1332,6 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 		n += operation_parts(op);
 		if (operation_creates(op))
 			op->request.batch = batch;
-		op->place = n - 1;
-		op->place_count = multi->count;
 	}
 	ops[count - 1]->multi = multi;
 
@@ -1390,10 +1339,7 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 	if (was_refused(rc))
 	{
 		for (int i = 0; i < count; i++)
-		{
-			ops[i]->answer.error = is_batch ? CLIENT_BATCH_FAILED : rc;
-			ops[i]->failed = -1;
-		}
+			ops[i]->answer.error = rc;
 		post_answers(multi->ops, multi->count);
 	}
 	pfree(zops);
@@ -1405,33 +1351,6 @@ client_is_ours(int64_t owner)
 {
 	return client.handle != NULL &&
 		owner == zoo_client_id(client.handle)->client_id;
-}
-
-/*
- * client_expect_answers
- *		A flight of so many answers is about to be sent: the last one wakes
- *		the main thread.
- */
-void
-client_expect_answers(int count)
-{
-	pthread_mutex_lock(&event_lock);
-	answers_left = count;
-	pthread_mutex_unlock(&event_lock);
-}
-
-/*
- * client_reset_wake
- *		Make the eventfd readable for later events only; to be called before
- *		taking all that there are.
- */
-void
-client_reset_wake(void)
-{
-	uint64_t	count;
-
-	if (read(wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		elog(ERROR, "could not read from eventfd: %m");
 }
 
 /*
@@ -1448,18 +1367,30 @@ note_refusal(void)
 	post_notice(CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
 }
 
-/* Take all events of the queue, if none is left from the last time. */
-static void
-take_queue(void)
+static bool
+outlives_handle(const ClientEvent *event)
 {
-	if (taken != NULL)
-		return;
-	note_refusal();
+	return event->kind == CLIENT_EVENT_CLOSED ||
+		event->kind == CLIENT_EVENT_MESSAGE;
+}
+
+/*
+ * Take the first event of the queue, or NULL.  While the handle is yet to be
+ * passed, only those are taken that need none.
+ */
+static ClientEvent *
+take_first(void)
+{
+	ClientEvent *event;
+
 	pthread_mutex_lock(&event_lock);
-	taken = queue;
-	queue = NULL;
-	queue_end = &queue;
+	event = queue;
+	if (event && client.state == CLIENT_OPENING && !outlives_handle(event))
+		event = NULL;
+	if (event && (queue = event->next) == NULL)
+		queue_end = &queue;
 	pthread_mutex_unlock(&event_lock);
+	return event;
 }
 
 /*
@@ -1480,17 +1411,12 @@ client_next_event(void)
 
 	check_library();
 	take_handle(CLIENT_OPENING);
-	for (take_queue(); (event = taken) != NULL; take_queue())
+	note_refusal();
+	while ((event = take_first()) != NULL)
 	{
-		bool		is_kept = event->kind == CLIENT_EVENT_CLOSED ||
-			event->kind == CLIENT_EVENT_MESSAGE;
-
 		if (event->kind == CLIENT_EVENT_CLOSED)
 			client.state = CLIENT_CLOSED;
-		else if (client.state == CLIENT_OPENING && !is_kept)
-			return NULL;		/* the handle is yet to be passed */
-		taken = event->next;
-		if (client.state == CLIENT_OPEN || is_kept)
+		if (client.state == CLIENT_OPEN || outlives_handle(event))
 			return event;
 		if (event->kind != CLIENT_EVENT_ANSWER)
 			client_free_notice(event);
@@ -1498,43 +1424,16 @@ client_next_event(void)
 	return NULL;
 }
 
-/*
- * client_await_closed
- *		Wait until ZooKeeper has learned of the end of a session that is being
- *		closed, at most until this time, as of zk_now_ms().
- *
- * For a process that ends.  Errors: as for client_next_event().
- */
+/* Let client_next_event() return this event next. */
 void
-client_await_closed(int64 until_ms)
+client_put_back(ClientEvent *event)
 {
-	int64		now_ms;
-
-	while (client.state == CLIENT_CLOSING && (now_ms = zk_now_ms()) < until_ms)
-	{
-		struct pollfd readable = {.fd = wake_fd,.events = POLLIN};
-		ClientEvent *event = client_next_event();
-
-		if (event)
-			client_free_notice(event);
-		else
-		{
-			(void) poll(&readable, 1, (int) (until_ms - now_ms));
-			client_reset_wake();
-		}
-	}
-}
-
-/*
- * client_put_back
- *		Let client_next_event() return these events next, chained from the
- *		first to the last.
- */
-void
-client_put_back(ClientEvent *first, ClientEvent *last)
-{
-	last->next = taken;
-	taken = first;
+	pthread_mutex_lock(&event_lock);
+	event->next = queue;
+	if (queue == NULL)
+		queue_end = &event->next;
+	queue = event;
+	pthread_mutex_unlock(&event_lock);
 }
 
 /* Free what an operation's answer has, and its multi with the last of it. */

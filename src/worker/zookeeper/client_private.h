@@ -20,12 +20,8 @@
 #include "lib/ilist.h"
 #include "worker/zookeeper/session_file.h"
 
-/*
- * In place of one of ZOO_ERRORS: another operation of the batch has failed; the
- * stat that stood for this one has failed.
- */
+/* In place of one of ZOO_ERRORS: another operation of the batch has failed. */
 #define CLIENT_BATCH_FAILED		1
-#define OPERATION_NOT_SHARED	2
 
 /* The code for an answer that makes no sense: as if none had come. */
 #define UNACKNOWLEDGED			ZCONNECTIONLOSS
@@ -66,6 +62,8 @@ typedef struct Client
 	ClientState state;
 	zhandle_t  *handle;			/* NULL unless open */
 	bool		connected;		/* as far as the main thread knows */
+	int			wake_fd;		/* readable when client_next_event() may have
+								 * something new */
 } Client;
 
 struct SaslParams;
@@ -82,24 +80,18 @@ typedef struct Operation
 								 * the ID of its multi */
 
 	/*
-	 * The callback sets the error (ZOO_ERRORS or one of the above) and what
+	 * The callback sets the error (ZOO_ERRORS or the above) and what
 	 * ZooKeeper has sent, malloc'd; flight.c does the rest.
 	 */
 	RequestAnswer answer;
-	int			failed;			/* CLIENT_BATCH_FAILED: number of the failed
-								 * operation in the batch, or -1: unknown */
 	int			parents_code;	/* MKDIRS: of the parents */
 	bool		read;			/* the server has read this and set the watch,
 								 * even if the answer does not count */
-	bool		wakes;			/* its answer wakes the main thread */
 	uint32		barrier;		/* its number, if the read is behind one */
 	struct Stat stat;			/* of SET in a multi */
 
-	int			place;			/* its number in its multi, or that of its last
-								 * part */
-	int			place_count;	/* the number of operations in that multi */
-	int			piece;			/* the most operations of its next batch, after
-								 * one that failed; or 0 */
+	int			limit;			/* the most operations of its next batch: half
+								 * as many as of one that failed */
 	struct Operation *sharer;	/* STAT: the next one that this stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
@@ -108,9 +100,8 @@ typedef struct Operation
 								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
-	char	   *prefix;			/* REQUEUE: path to create, without the
-								 * number */
-	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode */
+	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode; then its
+												 * data */
 } Operation;
 
 /* Is this a write that changes nothing, and in no group? */
@@ -135,23 +126,20 @@ operation_parts(const Operation *op)
 	return op->request.kind == REQUEST_REQUEUE ? 2 : 1;
 }
 
-extern int	client_init(void);
+extern void client_init(void);
 extern void client_enter_library(sigset_t *saved);
 extern void client_leave_library(const sigset_t *saved);
 extern void client_open(const char *servers, const SessionKey *key,
 						const char *tls, const struct SaslParams *sasl);
 extern bool client_hangs(void);
 extern void client_close(void);
-extern void client_await_closed(int64 until_ms);
 extern void client_send(Operation *op);
 extern void client_send_multi(Operation *const *ops, int count,
 							  bool is_batch);
 extern bool client_is_leaders(int code);
 extern bool client_is_ours(int64_t owner);
-extern void client_reset_wake(void);
-extern void client_expect_answers(int count);
 extern ClientEvent *client_next_event(void);
-extern void client_put_back(ClientEvent *first, ClientEvent *last);
+extern void client_put_back(ClientEvent *event);
 extern void client_free_answer(Operation *op);
 extern void client_free_notice(ClientEvent *event);
 

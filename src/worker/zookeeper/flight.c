@@ -43,26 +43,14 @@
  * behind them; the first answers to that are discarded, since it must be read
  * behind the write.  So owners get answers as if there were no batches.
  *
- * What is sent again, and in which pieces:
- *
- * - The writes before the failed one are good.  The server did not try those
- *   after it.  Where one fails, others often do: ZooKeeper collects unused
- *   directories.
- * - But the read of the queue behind a create shows whether its directory is
- *   missing.  If it is, the create gets that answer, too; otherwise it counts
- *   as good.  Where nothing is read, the directory is watched: the event of
- *   its deletion, which precedes the answer, shows the same.
- * - The good writes are sent again as one batch and the others as another,
- *   both apart from new ones.
- * - If such a batch fails, what is behind its failed write is sent in several
- *   pieces, none longer than the good stretch before it, unless that was very
- *   short.
- * - If the answer does not say which write failed, each is sent alone.
- * - A group is not sent again, though its owner may have had a write in the
- *   batch: its answer says what has become of it.
- *
- * So however many writes fail, a few flights settle it.  One failure costs two
- * more requests, and those for what was sent behind.
+ * The writes that are sent again go in batches of half the size, apart from new
+ * ones, so that a few flights settle it however many of them fail.  Where one
+ * fails, others often do: ZooKeeper collects unused directories.  Therefore a
+ * create whose directory is known to be missing is not sent again, but answered
+ * so: the read of the queue behind it shows that or, where nothing is read, the
+ * watch of the directory, whose event precedes the answer.  A group is not sent
+ * again, though its owner may have had a write in the batch: its answer says
+ * what has become of it.
  *
  * Watches.  The library has one watch for each path and type, however often it
  * is set.  The types are those of the request that sets the watch:
@@ -111,28 +99,8 @@
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
 
-/*
- * The most writes in one batch that is sent again, if they are good, or if
- * nothing is known of them.  The values differ, so that the two kinds stay
- * apart.
- */
-#define GOOD_PIECE			BATCH_OPERATIONS
-#define UNKNOWN_PIECE		(BATCH_OPERATIONS - 1)
-
-/*
- * If that fails, what is behind the failed write goes in at most so many
- * pieces.
- */
-#define MAX_PIECES			8
-
 /* The most operations in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
-
-/* Of the reads behind a batch, every so many answers wake the main thread. */
-#define WAKE_INTERVAL		16
-
-/* The most stats of a flight that can stand for others. */
-#define SHARED_STATS		16
 
 /* The limit of the one request by which the library sets its watches again. */
 #define WATCH_BYTES			(256 * 1024)
@@ -195,11 +163,7 @@ typedef struct FlightPlan
 	dlist_head	writes;
 	dlist_head	groups;
 	dlist_head	behind;
-	Operation  *stats[SHARED_STATS];	/* those that can stand for others */
-	Operation  *urgent;			/* the last urgent one of "ahead" */
-	int			nbehind;
-	int			nstats;
-	int			nsent;			/* operations that will be answered */
+	Operation  *stat;			/* the latest that can stand for others */
 } FlightPlan;
 
 Flight		flight;
@@ -210,7 +174,6 @@ static dlist_head again = DLIST_STATIC_INIT(again); /* to be sent before
 													 * "submitted" */
 static dlist_head out = DLIST_STATIC_INIT(out); /* the flight that is out */
 static struct flying_hash *flying;	/* the owners of what is in it */
-static bool batch_failed;		/* one of it */
 static uint32 barriers = 0;		/* number of the latest barrier */
 static uint32 passed_barrier = 0;	/* of the latest that the leader has
 									 * answered */
@@ -555,47 +518,30 @@ flight_next_fired(uint32 *owner, RequestAnswer *answer)
 	return true;
 }
 
-/* May this be in a group? */
-static bool
-can_be_grouped(RequestKind kind)
-{
-	return kind == REQUEST_CREATE || kind == REQUEST_SET ||
-		kind == REQUEST_CHECK || kind == REQUEST_DELETE;
-}
-
 /* Make an operation from a request. */
 static Operation *
 operation_make(uint32_t owner, const Request *request)
 {
 	Operation  *op;
-	Size		size = strlen(request->path) + 1;
+	const char *node = request->node ? request->node : "";
+	const char *data = request->data ? request->data : "";
+	Size		path_size = strlen(request->path) + strlen(node) + 2;
 
-	if (request->node)
-		size += strlen(request->node) + 1;
-	op = MemoryContextAllocZero(context, offsetof(Operation, path) + size);
+	op = MemoryContextAllocZero(context, offsetof(Operation, path) +
+								path_size + strlen(data) + 1);
 	op->event.kind = CLIENT_EVENT_ANSWER;
+	op->limit = BATCH_OPERATIONS;
 	op->owner = owner;
-	strcpy(op->path, request->path);
-	if (request->node)
-	{
-		strcat(op->path, "/");
-		strcat(op->path, request->node);
-	}
 	op->request = *request;
 	op->request.path = op->path;
 	op->request.node = NULL;
 	op->request.barrier |= request->kind == REQUEST_SEARCH;
-	if (!can_be_grouped(request->kind))
-		op->request.group = 0;
 	if (!request->has_version)
 		op->request.version = -1;
+	snprintf(op->path, path_size, "%s%s%s", request->path,
+			 request->node ? "/" : "", node);
 	if (request->data)
-		op->request.data = MemoryContextStrdup(context, request->data);
-	if (request->kind == REQUEST_REQUEUE)
-	{
-		op->prefix = MemoryContextStrdup(context, op->path);
-		op->prefix[strlen(op->path) - ZNODE_SEQUENCE_DIGITS] = '\0';
-	}
+		op->request.data = strcpy(op->path + path_size, data);
 	return op;
 }
 
@@ -606,7 +552,7 @@ operation_reset(Operation *op)
 	forget_watch(op);
 	client_free_answer(op);
 	op->event.string = NULL;
-	op->wakes = op->read = false;
+	op->read = false;
 	op->request.batch = 0;
 	memset(&op->answer, 0, sizeof(op->answer));
 }
@@ -620,10 +566,6 @@ flight_forget(Operation *op)
 		op->request.kind == REQUEST_CHILDREN)
 		return;
 	client_free_answer(op);
-	if (op->request.data)
-		pfree(unconstify(char *, op->request.data));
-	if (op->prefix)
-		pfree(op->prefix);
 	pfree(op);
 }
 
@@ -664,8 +606,9 @@ parents_code(const Operation *op)
 	return op->request.kind == REQUEST_MKDIRS ? op->parents_code : ZOK;
 }
 
-static RequestResult
-operation_result(const Operation *op)
+/* The result that the answer to an operation is. */
+RequestResult
+flight_result(const Operation *op)
 {
 	int			code = op->answer.error;
 
@@ -875,8 +818,8 @@ send_all(dlist_head *list)
 }
 
 /*
- * Send creates and deletes in batches: new ones apart from those whose batch
- * has failed.
+ * Send creates and deletes in batches, new ones apart from those whose batch
+ * has failed; or each group as a multi.
  */
 static void
 send_writes(dlist_head *list)
@@ -884,8 +827,7 @@ send_writes(dlist_head *list)
 	while (!dlist_is_empty(list))
 	{
 		Operation  *first = dlist_head_element(Operation, node, list);
-		int			piece = first->piece;
-		int			limit = piece == 0 ? BATCH_OPERATIONS : piece;
+		bool		is_batch = first->request.group == 0;
 		dlist_iter	iter;
 		int			count = 0;
 		int			parts = 0;
@@ -899,71 +841,37 @@ send_writes(dlist_head *list)
 			bytes += operation_parts(op) *
 				(REQUEST_OVERHEAD_BYTES + strlen(op->path)) +
 				(op->request.data ? strlen(op->request.data) : 0);
-			if (op->piece != piece ||
-				(count > 0 && (parts > limit || bytes > BATCH_BYTES)))
+			if (op->request.group != first->request.group ||
+				op->limit != first->limit ||
+				(is_batch && count > 0 &&
+				 (parts > op->limit || bytes > BATCH_BYTES)))
 				break;
 			count++;
 		}
-		if (count > 1)
-			send_multi(list, count, true);
-		else
+		if (is_batch && count == 1)
 			send_first(list);
-	}
-}
-
-/* Send each group as a multi. */
-static void
-send_groups(dlist_head *list)
-{
-	while (!dlist_is_empty(list))
-	{
-		Operation  *first = dlist_head_element(Operation, node, list);
-		dlist_iter	iter;
-		int			count = 0;
-
-		dlist_foreach(iter, list)
-		{
-			Operation  *op = dlist_container(Operation, node, iter.cur);
-
-			if (op->request.group != first->request.group)
-				break;
-			count++;
-		}
-		send_multi(list, count, false);
+		else
+			send_multi(list, count, is_batch);
 	}
 }
 
 /*
- * If another stat in the flight has the same answer, let it stand for this
- * one, which is not sent.
+ * If the stat before this one has the same answer, let it stand for this one,
+ * which is not sent.
  */
 static bool
 share_stat(FlightPlan *plan, Operation *op)
 {
-	for (int i = 0; i < plan->nstats; i++)
+	Operation  *stat = plan->stat;
+
+	if (stat == NULL || stat->request.batch != op->request.batch)
 	{
-		Operation  *stat = plan->stats[i];
-
-		if (stat->request.batch != op->request.batch)
-			continue;
-		op->sharer = stat->sharer;
-		stat->sharer = op;
-		return true;
+		plan->stat = op;
+		return false;
 	}
-	if (plan->nstats < SHARED_STATS)
-		plan->stats[plan->nstats++] = op;
-	return false;
-}
-
-/* May a backend wait for this answer alone, not for that to a write? */
-static bool
-is_urgent(const Operation *op)
-{
-	RequestKind kind = op->request.kind;
-
-	return !operation_is_check(op) && kind != REQUEST_MKDIR &&
-		kind != REQUEST_MKDIRS && kind != REQUEST_STAT &&
-		kind != REQUEST_UNWATCH;
+	op->sharer = stat->sharer;
+	stat->sharer = op;
+	return true;
 }
 
 /*
@@ -1006,12 +914,6 @@ plan_operation(FlightPlan *plan, Operation *op)
 	if (kind == REQUEST_STAT && op->request.batch != 0 && !found &&
 		share_stat(plan, op))
 		list = &out;
-	else
-		plan->nsent += op->request.barrier ? 2 : 1;
-	if (list == &plan->ahead && is_urgent(op))
-		plan->urgent = op;
-	if (list == &plan->behind && ++plan->nbehind % WAKE_INTERVAL == 0)
-		op->wakes = true;
 	dlist_delete(&op->node);
 	dlist_push_tail(list, &op->node);
 	return true;
@@ -1050,14 +952,12 @@ plan_flight(FlightPlan *plan)
 		group = op->request.group;
 		count++;
 	}
-	if (plan->urgent)
-		plan->urgent->wakes = true;
 }
 
 /*
  * flight_send_alone
- *		Send a request now, ahead of all that has been submitted; its answer
- *		wakes the main thread.  Returns as flight_submit().
+ *		Send a request now, ahead of all that has been submitted.  Returns as
+ *		flight_submit().
  *
  * The connection must be up.  On a new one, answers to what was sent before may
  * still be to come.
@@ -1070,12 +970,8 @@ flight_send_alone(uint32_t owner, const Request *request)
 	sigset_t	saved;
 
 	dlist_push_tail(&list, &op->node);
-	op->wakes = true;
 	if (!flight_is_out())
-	{
 		flight.sent_ms = zk_now_ms();
-		batch_failed = false;
-	}
 	client_enter_library(&saved);
 	send_first(&list);
 	client_leave_library(&saved);
@@ -1098,84 +994,53 @@ flight_send(int64 now_ms)
 	if (dlist_is_empty(&submitted) && dlist_is_empty(&again))
 		return;
 	flight.sent_ms = now_ms;
-	batch_failed = false;
 	plan_flight(&plan);
-	client_expect_answers(plan.nsent);
 	client_enter_library(&saved);
 	send_all(&plan.ahead);
 	send_writes(&plan.writes);
-	send_groups(&plan.groups);
+	send_writes(&plan.groups);
 	send_all(&plan.behind);
 	client_leave_library(&saved);
 }
 
 /*
- * Answer the stats that this one stands for right behind it.  If it has not
- * found a node of our session, they are sent themselves.
+ * Answer the stats that this one stands for behind it.  If it has not found a
+ * node of our session, that answers none of them.
  */
 static void
 answer_sharers(Operation *op)
 {
-	bool		shared = op->answer.error == ZOK &&
-		client_is_ours(op->answer.ephemeral_owner);
-	Operation  *first = op->sharer;
-	Operation  *last = op;
+	Operation  *sharer;
 
-	while (last->sharer != NULL)
+	while ((sharer = op->sharer) != NULL)
 	{
-		Operation  *sharer = last->sharer;
-
+		op->sharer = sharer->sharer;
+		sharer->sharer = NULL;
 		sharer->answer = op->answer;
-		if (!shared)
-			sharer->answer.error = OPERATION_NOT_SHARED;
-		last->event.next = &sharer->event;
-		last->sharer = NULL;
-		last = sharer;
+		if (op->answer.error != ZOK ||
+			!client_is_ours(op->answer.ephemeral_owner))
+			sharer->answer.error = UNACKNOWLEDGED;
+		client_put_back(&sharer->event);
 	}
-	if (first)
-		client_put_back(&first->event, &last->event);
-}
-
-/*
- * The size of the next batch with this operation, now that its batch has
- * failed.
- */
-static int
-next_piece(const Operation *op)
-{
-	int			failed = op->failed;
-
-	if (failed < 0)
-		return 1;
-	if (op->place < failed)
-		return GOOD_PIECE;
-	if (op->piece == 0)
-		return UNKNOWN_PIECE;
-	return Max(failed + 1, (op->place_count + MAX_PIECES - 1) / MAX_PIECES);
 }
 
 /*
  * Is this to be sent again?  If a batch has failed, all that its owners have
- * in it and behind it is, except groups.
+ * in it and behind it is, except groups, and creates in a directory that has
+ * been deleted: the server has processed them.
  */
 static bool
 must_resend(Operation *op)
 {
-	FlightOwner *owner;
+	FlightOwner *owner = flying_lookup(flying, op->owner);
+	bool		failed = op->answer.error == CLIENT_BATCH_FAILED;
 
-	if (op->answer.error == CLIENT_BATCH_FAILED)
-	{
-		batch_failed = true;
-		op->piece = next_piece(op);
-	}
-	if (!batch_failed || op->request.group != 0)
+	if (failed && op->directory_deleted)
+		op->answer.error = ZNONODE;
+	if (owner == NULL || op->request.group != 0)
 		return false;
-	owner = flying_lookup(flying, op->owner);
-	if (owner && op->answer.error == CLIENT_BATCH_FAILED)
-		owner->put_back = true;
-	if (ZK_MUTATED(ZK_READS_NOT_AGAIN))
-		return op->answer.error == CLIENT_BATCH_FAILED;
-	return owner && owner->put_back;
+	owner->put_back |= op->answer.error == CLIENT_BATCH_FAILED;
+	return owner->put_back && (failed || !ZK_MUTATED(ZK_READS_NOT_AGAIN));
 }
 
 /*
@@ -1189,20 +1054,15 @@ known_to_fail(Operation *op)
 	FlightOwner *owner = flying_lookup(flying, op->owner);
 	Operation  *write = owner->write;
 
-	if (op->request.kind != REQUEST_CHILDREN || write == NULL ||
+	if (op->request.kind != REQUEST_CHILDREN ||
+		op->answer.error != ZNONODE || write == NULL ||
 		write->request.kind != REQUEST_CREATE ||
 		!operation_is_in(write, op->path))
-		return NULL;
-	if (op->answer.error == ZOK && write->piece == UNKNOWN_PIECE)
-		write->piece = GOOD_PIECE;
-
-	/* a failed write is a proof, so the server must have received it */
-	if (op->answer.error != ZNONODE || write->piece != UNKNOWN_PIECE)
 		return NULL;
 	owner->put_back = false;
 	owner->write = NULL;
 	write->answer.error = op->answer.error;
-	client_put_back(&op->event, &op->event);
+	client_put_back(&op->event);
 	return write;
 }
 
@@ -1226,19 +1086,7 @@ is_lost_orphan(const Operation *op)
 {
 	return op->request.kind == REQUEST_DELETE_ORPHAN &&
 		op->answer.error != ZSESSIONEXPIRED && op->answer.error != ZCLOSING &&
-		operation_result(op) == REQUEST_UNKNOWN;
-}
-
-/*
- * A create whose batch has failed would itself have failed if its directory
- * has been deleted.  The server has processed it.
- */
-static void
-answer_without_directory(Operation *op)
-{
-	if (op->directory_deleted && op->answer.error == CLIENT_BATCH_FAILED &&
-		op->failed >= 0)
-		op->answer.error = ZNONODE;
+		flight_result(op) == REQUEST_UNKNOWN;
 }
 
 /*
@@ -1271,7 +1119,6 @@ flight_take_answer(Operation *op)
 		send_again(op);
 		return NULL;
 	}
-	answer_without_directory(op);
 	if (must_resend(op))
 	{
 		write = known_to_fail(op);
@@ -1315,7 +1162,7 @@ flight_complete_answer(Operation *op)
 		return false;
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
-	answer->result = operation_result(op);
+	answer->result = flight_result(op);
 	if (code == ZNONODE && parents_code(op) != ZOK)
 		answer->error = parents_code(op);
 	answer->not_empty = code == ZNOTEMPTY;
@@ -1325,7 +1172,7 @@ flight_complete_answer(Operation *op)
 		answer->batch = op->request.batch;
 		answer->token = answer->ours ? answer->czxid : 0;
 	}
-	if (answer->result == REQUEST_UNKNOWN && code != OPERATION_NOT_SHARED &&
+	if (answer->result == REQUEST_UNKNOWN &&
 		!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
 		flight_hold_back();
 	return true;

@@ -158,16 +158,14 @@ find_file_problem(const char *path, const char *secret, const char *mark)
 static char *
 find_tls_problem(void)
 {
-	char	   *problem = find_file_problem(zklock_tls_ca, NULL,
-											"BEGIN CERTIFICATE");
+	char	   *problem;
 
-	if (problem == NULL)
-		problem = find_file_problem(zklock_tls_cert, NULL,
-									"BEGIN CERTIFICATE");
-	if (problem == NULL)
-		problem = find_file_problem(zklock_tls_key, "private key",
-									"PRIVATE KEY");
-	if (problem != NULL)
+	if ((problem = find_file_problem(zklock_tls_ca, NULL,
+									 "BEGIN CERTIFICATE")) != NULL ||
+		(problem = find_file_problem(zklock_tls_cert, NULL,
+									 "BEGIN CERTIFICATE")) != NULL ||
+		(problem = find_file_problem(zklock_tls_key, "private key",
+									 "PRIVATE KEY")) != NULL)
 		return problem;
 	setenv("SSL_CERT_FILE", zklock_tls_ca, 1);
 	setenv("SSL_CERT_DIR", zklock_tls_ca, 1);	/* a file, so no directory of

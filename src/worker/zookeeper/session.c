@@ -102,6 +102,9 @@
 #define MIN_GRANTED_TIMEOUT_MS	100
 #define MAX_GRANTED_TIMEOUT_MS	(INT_MAX / 2)
 
+/* How often to check whether a session that is being closed is. */
+#define CLOSED_CHECK_US		1000
+
 /* The number of connections whose loss shows that a request is missing. */
 #define MAX_LOSSES		3
 
@@ -139,15 +142,13 @@ typedef struct Owner
 
 static HTAB *owners;			/* by ID */
 static uint32 ourselves;		/* the owner of this file's requests */
-static uint32 unmarked_owner;	/* see session_ignore_changes() */
-static bool changed = false;	/* see session_take_changes() */
+static uint32 unmarked_owner;	/* whose changes do not count as "changed" */
+static bool changed = false;	/* since the last session_take_changes() */
 
 static Features features;
 
 static struct
 {
-	ClientEvent *delivered;		/* the source of the last event, or NULL */
-
 	/* the connection */
 	const char *next_auth;		/* of "auths", to be sent; or "" */
 	const Operation *sync_check;	/* the latest, while it is out; or NULL */
@@ -165,11 +166,8 @@ static struct
 }			session;
 
 /* The state of the session, as published or to be published next. */
-static struct
-{
-	ZkSessionInfo info;			/* as last published by session_write() */
-	bool		closing;		/* the server stops, and nothing is held */
-}			current;
+static ZkSessionInfo current;
+static bool closing = false;	/* the server stops, and nothing is held */
 
 static char *auths;				/* session_auths() */
 
@@ -216,33 +214,19 @@ note_loss(void)
 		features.next = PROBE_WATCH;
 }
 
-/* Does a server answer so if it does not know the request? */
-static bool
-is_unknown(int code)
-{
-	return code == ZUNIMPLEMENTED || code == ZBADARGUMENTS;
-}
-
-/* Has the server processed a request with this outcome? */
-static bool
-is_processed(int code)
-{
-	return code == ZOK ||
-		(code < ZAPIERROR && code != ZSESSIONEXPIRED && code != ZCLOSING &&
-		 code != ZSESSIONMOVED && code != ZSESSIONCLOSEDREQUIRESASLAUTH &&
-		 code != ZTHROTTLEDOP);
-}
-
 /*
  * The probe that is out has been answered.  If that is no answer of the server,
  * the next probe has to wait for another sync check.
  */
 static void
-end_probe(int code)
+end_probe(const Operation *op)
 {
-	if (is_unknown(code) || is_processed(code))
+	int			code = op->answer.error;
+
+	if (flight_result(op) != REQUEST_UNKNOWN)
 	{
-		if (is_unknown(code) && features.next != PROBE_WATCH)
+		if ((code == ZUNIMPLEMENTED || code == ZBADARGUMENTS) &&
+			features.next != PROBE_WATCH)
 			features.missing |= 1 << probes[features.next].feature;
 		go_on();
 		return;
@@ -272,44 +256,29 @@ session_init(void)
 						 HASH_ELEM | HASH_BLOBS);
 	ourselves = session_add_owner(NULL, NULL);
 	flight_init();
-	return client_init();
+	client_init();
+	return client.wake_fd;
 }
 
-/*
- * session_is_open
- *		Is there a session, or an attempt at one?
- *
- * session_is_opening
- *		Is there an attempt that has not begun to connect?
- *
- * session_is_closed
- *		Can it be opened, because nothing is left of the last time?
- */
+/* Is there a session, or an attempt at one? */
 bool
 session_is_open(void)
 {
 	return client.state == CLIENT_OPEN || session_is_opening();
 }
 
+/* Is there an attempt that has not begun to connect? */
 bool
 session_is_opening(void)
 {
 	return client.state == CLIENT_OPENING;
 }
 
+/* Can it be opened, because nothing is left of the last time? */
 bool
 session_is_closed(void)
 {
 	return client.state == CLIENT_CLOSED;
-}
-
-/* Free what the last event points to. */
-static void
-free_delivered(void)
-{
-	if (session.delivered)
-		client_free_notice(session.delivered);
-	session.delivered = NULL;
 }
 
 /*
@@ -322,7 +291,6 @@ free_delivered(void)
 void
 session_close(void)
 {
-	free_delivered();
 	client_close();
 	session.sync_check = session.heartbeat = NULL;
 	session.synced = session.checked = false;
@@ -331,19 +299,28 @@ session_close(void)
 	flight_end();
 }
 
-/* As client_await_closed(). */
+/*
+ * session_await_closed
+ *		Wait until ZooKeeper has learned of the end of a session that is being
+ *		closed, at most until this time, as of zk_now_ms().
+ *
+ * For a process that ends.  Errors: as for client_next_event().
+ */
 void
 session_await_closed(int64 until_ms)
 {
-	client_await_closed(until_ms);
+	while (client.state == CLIENT_CLOSING && zk_now_ms() < until_ms)
+	{
+		ClientEvent *event = client_next_event();
+
+		if (event)
+			client_free_notice(event);
+		else
+			pg_usleep(CLOSED_CHECK_US);
+	}
 }
 
-/*
- * session_add_owner
- *		Add an owner of requests, whose handler is called with "data".
- *
- * Returns the owner's ID, for session_submit().
- */
+/* Add an owner of requests, and return its ID, for session_submit(). */
 uint32
 session_add_owner(RequestHandler handler, void *data)
 {
@@ -532,20 +509,16 @@ session_keep_lease(bool needed)
 }
 
 /* The server lacks what zklock needs. */
-static bool
+static void
 fill_unfit(uint32 missing, SessionEvent *event)
 {
 	event->kind = SESSION_UNFIT;
 	event->missing = missing;
 	memset(&features, 0, sizeof(features)); /* the next one may have it */
-	return true;
 }
 
-/*
- * The sync check has been answered, or has failed.  Returns false if *event is
- * not filled in: the worker need not know.
- */
-static bool
+/* The sync check has been answered, or has failed. */
+static void
 end_sync_check(int code, SessionEvent *event)
 {
 	session.sync_check = NULL;
@@ -555,18 +528,21 @@ end_sync_check(int code, SessionEvent *event)
 		session.checked = true;
 		if (features.next == PROBE_NONE)
 			session.synced = features.missing == 0;
-		return false;
+		return;
 	}
 	if (client.connected && code == ZUNIMPLEMENTED)
-		return fill_unfit(1 << ZK_FEATURE_MULTI, event);
+	{
+		fill_unfit(1 << ZK_FEATURE_MULTI, event);
+		return;
+	}
 	flight_hold_back();
 
 	/* the library only logs that the server closes the connection */
-	if (code != ZSESSIONCLOSEDREQUIRESASLAUTH)
-		return false;
-	event->kind = SESSION_MESSAGE;
-	event->message = REASON_UNWELCOME;
-	return true;
+	if (code == ZSESSIONCLOSEDREQUIRESASLAUTH)
+	{
+		event->kind = SESSION_MESSAGE;
+		event->message = REASON_UNWELCOME;
+	}
 }
 
 static void
@@ -594,17 +570,16 @@ take_proof(const Operation *op)
 	return true;
 }
 
-/* A request of ours has been answered; returns as end_sync_check(). */
-static bool
+/* A request of ours has been answered. */
+static void
 end_own_request(const Operation *op, bool proof, SessionEvent *event)
 {
 	if (!operation_is_check(op))
-		end_probe(op->answer.error);
+		end_probe(op);
 	else if (op == session.heartbeat)
 		end_heartbeat(proof);
 	else if (op == session.sync_check)
-		return end_sync_check(op->answer.error, event);
-	return false;
+		end_sync_check(op->answer.error, event);
 }
 
 /* Call the handler of an owner, if it is still there; we have none. */
@@ -617,15 +592,13 @@ tell_owner(uint32 id, const RequestAnswer *answer)
 		owner->handler(owner->data, answer);
 }
 
-/* Deliver an answer; returns as end_sync_check(). */
-static bool
+static void
 deliver_answer(Operation *op, SessionEvent *event)
 {
 	bool		proof = take_proof(op);
-	bool		result = false;
 
 	if (op->owner == ourselves)
-		result = end_own_request(op, proof, event);
+		end_own_request(op, proof, event);
 	else
 	{
 		changed |= proof && op->owner != unmarked_owner;
@@ -633,7 +606,6 @@ deliver_answer(Operation *op, SessionEvent *event)
 			tell_owner(op->owner, &op->answer);
 	}
 	flight_forget(op);
-	return result;
 }
 
 /*
@@ -712,18 +684,17 @@ end_connection(void)
 	lease_disconnect(&session.lease);
 }
 
-/* Returns false if the change does not matter. */
-static bool
+static void
 fill_state(int state, SessionEvent *event)
 {
 	if (!is_change(state))
-		return false;
+		return;
 	if (state == ZOO_CONNECTED_STATE)
 	{
 		check_granted();
 		begin_connection();
 		event->kind = SESSION_UP;
-		return true;
+		return;
 	}
 	end_connection();
 	if (state == ZOO_EXPIRED_SESSION_STATE)
@@ -732,38 +703,35 @@ fill_state(int state, SessionEvent *event)
 		event->kind = SESSION_AUTH_FAILED;
 	else
 		event->kind = SESSION_SUSPENDED;
-	return true;
 }
 
-/*
- * Handle an event of the client.  Returns false if *event is not filled in:
- * the worker need not know.
- */
-static bool
-take_event(const ClientEvent *client_event, SessionEvent *event)
+/* Handle an event of the client that is no answer. */
+static void
+take_notice(const ClientEvent *client_event, SessionEvent *event)
 {
 	int			code = client_event->code;
 
 	switch (client_event->kind)
 	{
 		case CLIENT_EVENT_STATE:
-			return fill_state(code, event);
+			fill_state(code, event);
+			break;
 		case CLIENT_EVENT_MESSAGE:
 			event->kind = SESSION_MESSAGE;
-			event->message = client_event->string;
-			return true;
+			event->message = pstrdup(client_event->string);
+			break;
 		case CLIENT_EVENT_CLOSED:
 			flight_forget_out();
-			event->kind = SESSION_FAILED;
+			if (code != 0)
+				event->kind = SESSION_FAILED;
 			event->error = code;
-			return code != 0;
+			break;
 		case CLIENT_EVENT_WATCH:
 			flight_fire(client_event->string, code);
 			break;
 		case CLIENT_EVENT_ANSWER:
 			break;				/* handled by deliver_answer() */
 	}
-	return false;
 }
 
 /* Exclude the changes of this owner from session_take_changes(). */
@@ -791,7 +759,10 @@ session_take_changes(void)
 void
 session_reset_wake(void)
 {
-	client_reset_wake();
+	uint64_t	count;
+
+	if (read(client.wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		elog(ERROR, "could not read from eventfd: %m");
 }
 
 /* Has the server of the current connection answered, and lacks nothing? */
@@ -806,7 +777,7 @@ session_is_synced(void)
  *		Deliver answers and watches to their owners, up to the next event;
  *		false if there is none.
  *
- * The event and what it points to are valid until the next call.  After
+ * What the event points to is in the current memory context.  After
  * SESSION_EXPIRED, SESSION_AUTH_FAILED and SESSION_UNFIT the caller must call
  * session_close() before it submits anything.  A handler may close the session
  * as its last action.
@@ -823,9 +794,8 @@ session_next_event(SessionEvent *event)
 	uint32		owner;
 
 	memset(event, 0, sizeof(*event));
-	for (;;)
+	while (event->kind == SESSION_NOTHING)
 	{
-		free_delivered();
 		while (flight_next_fired(&owner, &answer))
 			tell_owner(owner, &answer);
 		client_event = client_next_event();
@@ -835,16 +805,17 @@ session_next_event(SessionEvent *event)
 		{
 			Operation  *op = flight_take_answer((Operation *) client_event);
 
-			if (op && deliver_answer(op, event))
-				return true;
+			if (op)
+				deliver_answer(op, event);
 			continue;
 		}
-		session.delivered = client_event;
-		if (take_event(client_event, event))
-			return true;
+		take_notice(client_event, event);
+		client_free_notice(client_event);
 	}
-	return session.checked && features.next == PROBE_NONE &&
-		features.missing != 0 && fill_unfit(features.missing, event);
+	if (event->kind == SESSION_NOTHING && session.checked &&
+		features.next == PROBE_NONE && features.missing != 0)
+		fill_unfit(features.missing, event);
+	return event->kind != SESSION_NOTHING;
 }
 
 /*
@@ -896,16 +867,16 @@ session_error_is_untried(int error)
 void
 status_attach(void)
 {
-	session_read(&current.info);
-	current.info.worker_pid = MyProcPid;
+	session_read(&current);
+	current.worker_pid = MyProcPid;
 	status_publish(ZK_SESSION_CONNECTING);
 }
 
 void
 status_detach(void)
 {
-	current.info.worker_pid = 0;
-	current.info.server[0] = '\0';
+	current.worker_pid = 0;
+	current.server[0] = '\0';
 	status_publish(ZK_SESSION_DOWN);
 }
 
@@ -917,20 +888,20 @@ status_detach(void)
 ZkSessionInfo *
 status(void)
 {
-	return &current.info;
+	return &current;
 }
 
 /* Is there a session, as far as we know? */
 bool
 status_is_alive(void)
 {
-	return current.info.client_id != 0;
+	return current.client_id != 0;
 }
 
 bool
 status_is_connected(void)
 {
-	return current.info.state == ZK_SESSION_CONNECTED;
+	return current.state == ZK_SESSION_CONNECTED;
 }
 
 /*
@@ -943,7 +914,7 @@ status_is_connected(void)
 void
 status_publish(ZkSessionState state)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 
 	if (info->state != state)
 	{
@@ -986,7 +957,7 @@ fill_server(char server[ZK_SERVER_SIZE])
 bool
 status_set_up(void)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 	zhandle_t  *handle = client.handle;
 	const clientid_t *id = zoo_client_id(handle);
 	bool		is_new = info->client_id != id->client_id;
@@ -1006,15 +977,11 @@ status_set_up(void)
 	return is_new;
 }
 
-/*
- * status_set_closing
- *		The session is to be closed, because the server stops and nothing
- *		is held.
- */
+/* The session is to be closed: the server stops, and nothing is held. */
 void
 status_set_closing(void)
 {
-	current.closing = true;
+	closing = true;
 }
 
 /*
@@ -1025,7 +992,7 @@ status_set_closing(void)
 bool
 status_set_error(const char *error)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 
 	if (strncmp(info->last_error, error, sizeof(info->last_error) - 1) == 0)
 		return false;
@@ -1053,7 +1020,7 @@ is_settled(void)
 const char *
 status_chroot(void)
 {
-	return is_settled() ? current.info.chroot : chroot_of(zklock_servers);
+	return is_settled() ? current.chroot : chroot_of(zklock_servers);
 }
 
 /*
@@ -1067,7 +1034,7 @@ bool
 status_chroot_changed(void)
 {
 	return status_is_alive() &&
-		strcmp(current.info.chroot, chroot_of(zklock_servers)) != 0;
+		strcmp(current.chroot, chroot_of(zklock_servers)) != 0;
 }
 
 /*
@@ -1083,7 +1050,7 @@ status_chroot_changed(void)
 void
 session_open(const SessionKey *other)
 {
-	ZkSessionInfo *info = &current.info;
+	ZkSessionInfo *info = &current;
 	SessionKey	key = {.client_id = info->client_id};
 	bool		resumes = other == NULL && info->client_id != 0;
 	int64		now_ms = zk_now_ms();
@@ -1113,7 +1080,7 @@ session_open(const SessionKey *other)
 bool
 status_is_ending(void)
 {
-	return current.closing || status_chroot_changed();
+	return closing || status_chroot_changed();
 }
 
 static char *
@@ -1188,11 +1155,7 @@ auths_are_old(void)
 	return false;
 }
 
-/*
- * auths_forget_refused
- *		ZooKeeper has refused zklock.auth: let the next worker present the
- *		others.
- */
+/* ZooKeeper has refused zklock.auth: the next worker presents the others. */
 void
 auths_forget_refused(void)
 {

@@ -20,6 +20,7 @@
 
 typedef enum SessionEventKind
 {
+	SESSION_NOTHING,			/* of the event that is no event */
 	SESSION_FAILED,				/* could not begin to connect: "error" is an
 								 * errno */
 	SESSION_UP,					/* connected; see status_set_up() */

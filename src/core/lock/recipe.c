@@ -189,7 +189,7 @@
  *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
  *				requeue ok -> READING: children
  *				requeue unknown -> SEARCHING: search
- *				requeue no node -> ENTERING: as new
+ *				requeue no node -> ENTERING: make the directories, as new
  *				requeue refused -> LEAVING: delete (the previous node); failed
  *				release -> CANCELING
  *	LEAVING		delete ok, no node -> NONE: gone
@@ -323,6 +323,7 @@ requeue(Recipe *recipe, RecipeOutput *out)
 	if (!ZK_MUTATED(ZK_REQUEUE_KEEPS_TOKEN))
 		recipe->token = 0;
 	recipe->batch = 0;
+	recipe->unread = true;
 	send_op(out, REQUEST_REQUEUE, recipe->node, 0);
 	recipe->state = RECIPE_REQUEUEING;
 }
@@ -818,9 +819,9 @@ owns_by_number(const Recipe *recipe)
  * queue.
  */
 static void
-on_entered(Recipe *recipe, RecipeOutput *out)
+on_entered(Recipe *recipe, bool owns, RecipeOutput *out)
 {
-	if (owns_by_number(recipe))
+	if (owns)
 	{
 		/* the read behind the create does not count */
 		if (!recipe->unread)
@@ -848,6 +849,8 @@ accept_created(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		return REQUEST_UNKNOWN;
 	created(recipe, out, contender.sequence);
 	recipe->batch = answer->batch;
+	if (answer->kind == REQUEST_CREATE)
+		recipe->token = answer->token;
 	return REQUEST_OK;
 }
 
@@ -877,23 +880,36 @@ on_not_entered(Recipe *recipe, RequestResult result, int error,
 		fail(recipe, out, error);
 }
 
+/*
+ * The create has been answered; or the multi has deleted our node and created
+ * another one, or neither.  The previous number shows whether another contender
+ * came in between.
+ */
 static void
 on_create_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	bool		wanted = recipe->state == RECIPE_ENTERING;
+	bool		requeue = answer->kind == REQUEST_REQUEUE;
+	bool		wanted = recipe->state ==
+		(requeue ? RECIPE_REQUEUEING : RECIPE_ENTERING);
+	int32_t		last = recipe->sequence;
 	RequestResult result;
+	bool		has_node;
 
-	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
+	if (recipe->requeued != requeue ||
+		(!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
+	/* without the previous node none is created; if refused, it exists */
 	result = accept_created(recipe, answer, out);
-	if (result == REQUEST_OK)
-		recipe->token = answer->token;
+	has_node = requeue ? result != REQUEST_NO_NODE :
+		result == REQUEST_OK && !ZK_MUTATED(ZK_CANCEL_KEEPS_NODE);
 	if (!wanted)
-		on_unwanted(recipe, result, result == REQUEST_OK &&
-					!ZK_MUTATED(ZK_CANCEL_KEEPS_NODE), out);
+		on_unwanted(recipe, result, has_node, out);
 	else if (result == REQUEST_OK)
-		on_entered(recipe, out);
+		on_entered(recipe, requeue ? recipe->sequence == last + 1 ||
+				   ZK_MUTATED(ZK_REQUEUED_OWNS) : owns_by_number(recipe), out);
+	else if (result == REQUEST_REFUSED && has_node)
+		fail_and_leave(recipe, out, answer->error);
 	else
 		on_not_entered(recipe, result, answer->error, out);
 }
@@ -922,36 +938,6 @@ on_search_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		enter(recipe, false, out);
 	else
 		on_not_entered(recipe, answer->result, answer->error, out);
-}
-
-/*
- * The multi has deleted our node and created another one, or neither.  The
- * previous number shows whether another contender came in between.
- */
-static void
-on_requeue_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
-	bool		wanted = recipe->state == RECIPE_REQUEUEING;
-	int32_t		last = recipe->sequence;
-	RequestResult result;
-
-	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
-		return;
-
-	/* without the previous node none is created; if refused, it exists */
-	result = accept_created(recipe, answer, out);
-	if (!wanted)
-		on_unwanted(recipe, result, result != REQUEST_NO_NODE, out);
-	else if (result == REQUEST_UNKNOWN)
-		search(recipe, out, RECIPE_SEARCHING);
-	else if (result == REQUEST_NO_NODE)
-		enter(recipe, false, out);
-	else if (result == REQUEST_REFUSED)
-		fail_and_leave(recipe, out, answer->error);
-	else if (recipe->sequence == last + 1 || ZK_MUTATED(ZK_REQUEUED_OWNS))
-		own(recipe, out, true);
-	else
-		read_queue(recipe, out);
 }
 
 /* List the children: a writer may wait behind our reader. */
@@ -1456,6 +1442,7 @@ on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 				answer->error : 0;
 			break;
 		case REQUEST_CREATE:
+		case REQUEST_REQUEUE:
 			on_create_done(recipe, answer, out);
 			break;
 		case REQUEST_CHILDREN:
@@ -1480,9 +1467,6 @@ on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 			break;
 		case REQUEST_DELETE:
 			on_delete_done(recipe, answer, out);
-			break;
-		case REQUEST_REQUEUE:
-			on_requeue_done(recipe, answer, out);
 			break;
 		default:
 			break;				/* not answered, or not ours */

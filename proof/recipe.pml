@@ -487,7 +487,7 @@ proctype Contender(byte c) ON_TRACE
 		printf("server: c%d has number %d in the place of %d\n", c, NUMBER(found[c]), NUMBER(node[c]));
 		phase[c] = OK
 	}
-	/* on_requeue_done() */
+	/* on_create_done() */
 	:: atomic { state[c] == REQUEUE && phase[c] == OK ->
 		last[c] = node[c];
 		node[c] = found[c];

@@ -188,7 +188,7 @@ model_check_recipe(const Recipe *recipe)
 	switch (recipe->state)
 	{
 		case RECIPE_NONE:
-			holds = !has_predecessor(recipe) && recipe->passed == NULL;
+			holds = !has_predecessor(recipe);
 			break;
 		case RECIPE_ENTERING:
 			holds = is_named(recipe, false) && !recipe->requeued &&
@@ -207,7 +207,8 @@ model_check_recipe(const Recipe *recipe)
 					 recipe->node[0] == '\0') && !has_predecessor(recipe);
 			break;
 		case RECIPE_READING:
-			holds = is_named(recipe, true) && !recipe->requeued;
+			holds = is_named(recipe, true) && !recipe->requeued &&
+				(recipe->blockers == 0 || has_predecessor(recipe) || permit);
 			break;
 		case RECIPE_WATCHING:
 			holds = is_named(recipe, true) && !recipe->requeued &&
@@ -216,7 +217,7 @@ model_check_recipe(const Recipe *recipe)
 			break;
 		case RECIPE_OWNER:
 			holds = is_named(recipe, true) && !recipe->requeued && !late &&
-				!has_predecessor(recipe) && recipe->blockers == 0;
+				recipe->blockers == 0;
 			break;
 		case RECIPE_REQUEUEING:
 			holds = is_named(recipe, true) && recipe->requeued &&
@@ -226,8 +227,7 @@ model_check_recipe(const Recipe *recipe)
 			holds = is_named(recipe, true);
 			break;
 		case RECIPE_LATE:
-			holds = is_named(recipe, true) && !recipe->requeued && late &&
-				!has_predecessor(recipe);
+			holds = is_named(recipe, true) && !recipe->requeued && late;
 			break;
 	}
 	if (!holds)

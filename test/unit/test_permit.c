@@ -81,25 +81,25 @@ typedef struct Script
 #define MIXED		(FAILED | RECIPE_REPORT_MIXED)
 
 /* The way to each state. */
-#define TO_LOOKING \
-	{"want", LOOK, PERMIT_LOOKING, 0}
-#define TO_QUEUEING \
-	TO_LOOKING, \
-	{"sync. ok", "", PERMIT_LOOKING, 0}, \
-	{"children/leases ok", "", PERMIT_LOOKING, 0}, \
-	{"get/leases =2", QUEUE, PERMIT_QUEUEING, 0}
 #define TO_READING \
+	{"want", LOOK, PERMIT_READING, 0}
+#define TO_QUEUEING \
+	TO_READING, \
+	{"sync. ok", "", PERMIT_READING, 0}, \
+	{"children/leases ok", "", PERMIT_READING, 0}, \
+	{"get/leases =2", QUEUE, PERMIT_QUEUEING, 0}
+#define TO_CREATED_LOCK \
 	TO_QUEUEING, \
 	{"create/locks us", "", PERMIT_QUEUEING, 0}, \
 	{"children/leases ok", "", PERMIT_QUEUEING, 0}
-#define TO_CHECKING \
-	TO_READING, \
-	{"children/locks us", "stat/locks " LOOK, PERMIT_CHECKING, 0}, \
-	{"stat/locks ok", "", PERMIT_CHECKING, 0}
+#define TO_READING_AGAIN \
+	TO_CREATED_LOCK, \
+	{"children/locks us", "stat/locks " LOOK, PERMIT_READING, 0}, \
+	{"stat/locks ok", "", PERMIT_READING, 0}
 #define TO_TAKING \
-	TO_CHECKING, \
-	{"sync. ok", "", PERMIT_CHECKING, 0}, \
-	{"children/leases o3", "", PERMIT_CHECKING, 0}, \
+	TO_READING_AGAIN, \
+	{"sync. ok", "", PERMIT_READING, 0}, \
+	{"children/leases o3", "", PERMIT_READING, 0}, \
 	{"get/leases =2", TAKE, PERMIT_TAKING, 0}
 #define TO_CREATED \
 	TO_TAKING, \
@@ -222,23 +222,23 @@ static const Script scripts[] = {
 
 	/* the agreed number */
 	{"another number, and permits in use, ahead of the queue", {
-		TO_LOOKING,
-		{"sync. ok", "", PERMIT_LOOKING, 0},
-		{"children/leases o3", "", PERMIT_LOOKING, 0},
+		TO_READING,
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases o3", "", PERMIT_READING, 0},
 		{"get/leases =12", "", PERMIT_NONE, FAILED | GONE}}},
 	{"the same as the lock's owner", {
-		TO_CHECKING,
-		{"sync. ok", "", PERMIT_CHECKING, 0},
-		{"children/leases o3", "", PERMIT_CHECKING, 0},
+		TO_READING_AGAIN,
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases o3", "", PERMIT_READING, 0},
 		{"get/leases =12", "delete/locks", PERMIT_LEAVING, FAILED}}},
 	{"the same behind our create: not told as queued", {
 		TO_CREATED,
 		{"children/leases o3 us o4", "list/leases", PERMIT_TAKING, 0},
 		{"get/leases =12", "unwatch/leases " LEAVE, PERMIT_LEAVING, FAILED}}},
 	{"another number, and none in use: ours is set", {
-		TO_CHECKING,
-		{"sync. ok", "", PERMIT_CHECKING, 0},
-		{"children/leases ok", "", PERMIT_CHECKING, 0},
+		TO_READING_AGAIN,
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases ok", "", PERMIT_READING, 0},
 		{"get/leases =12", "set/leases " TAKE, PERMIT_TAKING, 0},
 		{"set/leases unknown", "", PERMIT_TAKING, 0},
 		{"create/leases unknown", "search/leases get/leases", PERMIT_TAKING, 0},
@@ -254,9 +254,9 @@ static const Script scripts[] = {
 		{"children/leases us", "stat/leases delete/locks", PERMIT_OWNER,
 		GRANTED}}},
 	{"no number, and Curator's permits: ours is set", {
-		TO_CHECKING,
-		{"sync. ok", "", PERMIT_CHECKING, 0},
-		{"children/leases o3", "", PERMIT_CHECKING, 0},
+		TO_READING_AGAIN,
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases o3", "", PERMIT_READING, 0},
 		{"get/leases ok", "set/leases " TAKE, PERMIT_TAKING, 0},
 		{"set/leases refused", "", PERMIT_LEAVING, FAILED}}},
 	{"somebody has set another number behind our create", {
@@ -277,17 +277,17 @@ static const Script scripts[] = {
 
 	/* reading the semaphore */
 	{"what is not known is read again", {
-		TO_LOOKING,
-		{"sync. unknown", LOOK, PERMIT_LOOKING, 0},
-		{"children/leases o3", "", PERMIT_LOOKING, 0},
-		{"get/leases =12", "", PERMIT_LOOKING, 0},
-		{"sync. ok", "", PERMIT_LOOKING, 0},
-		{"children/leases unknown", LOOK, PERMIT_LOOKING, 0},
-		{"get/leases =12", "", PERMIT_LOOKING, 0}}},
+		TO_READING,
+		{"sync. unknown", LOOK, PERMIT_READING, 0},
+		{"children/leases o3", "", PERMIT_READING, 0},
+		{"get/leases =12", "", PERMIT_READING, 0},
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases unknown", LOOK, PERMIT_READING, 0},
+		{"get/leases =12", "", PERMIT_READING, 0}}},
 	{"what is missing is empty, and made", {
-		TO_LOOKING,
-		{"sync. none", "", PERMIT_LOOKING, 0},
-		{"children/leases none", "", PERMIT_LOOKING, 0},
+		TO_READING,
+		{"sync. none", "", PERMIT_READING, 0},
+		{"children/leases none", "", PERMIT_READING, 0},
 		{"get/leases none", QUEUE, PERMIT_QUEUEING, 0},
 		{"create/locks none", "mkdirs/locks " QUEUE, PERMIT_QUEUEING, 0},
 		{"children/leases none", "", PERMIT_QUEUEING, 0},
@@ -295,9 +295,9 @@ static const Script scripts[] = {
 		{"mkdirs/locks ok", "", PERMIT_QUEUEING, 0},
 		{"create/locks us", "", PERMIT_QUEUEING, 0},
 		{"children/leases none", "", PERMIT_QUEUEING, 0},
-		{"children/locks us", "stat/locks " LOOK, PERMIT_CHECKING, 0},
-		{"sync. ok", "", PERMIT_CHECKING, 0},
-		{"children/leases none", "", PERMIT_CHECKING, 0},
+		{"children/locks us", "stat/locks " LOOK, PERMIT_READING, 0},
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases none", "", PERMIT_READING, 0},
 		{"get/leases none", "mkdir/leases " TAKE, PERMIT_TAKING, 0}}},
 	{"the directories cannot be made", {
 		TO_QUEUEING,
@@ -305,17 +305,17 @@ static const Script scripts[] = {
 		{"mkdirs/locks refused", "", PERMIT_QUEUEING, 0},
 		{"create/locks none", "", PERMIT_NONE, FAILED | GONE}}},
 	{"to read is refused", {
-		TO_LOOKING,
+		TO_READING,
 		{"sync. refused", "", PERMIT_NONE, FAILED | GONE}}},
 	{"the name is a lock's", {
-		TO_LOOKING,
+		TO_READING,
 		{"sync. locks o3 leases", "orphan. orphan.", PERMIT_NONE,
 		MIXED | GONE}}},
 	{"the name has become a lock's", {
-		TO_CHECKING,
+		TO_READING_AGAIN,
 		{"sync. locks o3", "delete/locks orphan.", PERMIT_LEAVING, MIXED}}},
 	{"released while it reads", {
-		TO_LOOKING,
+		TO_READING,
 		{"release", "", PERMIT_NONE, GONE},
 		{"sync. ok", "", PERMIT_NONE, 0},
 		{"children/leases ok", "", PERMIT_NONE, 0},
@@ -328,13 +328,13 @@ static const Script scripts[] = {
 		{"children/leases o1 o2", "", PERMIT_QUEUEING, 0},
 		{"children/locks o3 us", "watch/locks", PERMIT_QUEUEING, QUEUED}}},
 	{"behind as many as there are permits: one will be left", {
-		TO_READING,
+		TO_CREATED_LOCK,
 		{"children/locks o3 o4 us", "watch/locks children/leases",
 		PERMIT_QUEUEING, 0},
 		{"watch/locks ok", "", PERMIT_QUEUEING, 0},
 		{"children/leases ok", "", PERMIT_QUEUEING, 0}}},
 	{"the same, but one who was not counted has got a permit", {
-		TO_READING,
+		TO_CREATED_LOCK,
 		{"children/locks o3 o4 us", "watch/locks children/leases",
 		PERMIT_QUEUEING, 0},
 		{"watch/locks ok", "", PERMIT_QUEUEING, 0},
@@ -343,7 +343,7 @@ static const Script scripts[] = {
 		{"children/leases o2", "", PERMIT_QUEUEING, 0},
 		{"children/locks o3 o4 us", "watch/locks", PERMIT_QUEUEING, QUEUED}}},
 	{"the same, and nobody knows", {
-		TO_READING,
+		TO_CREATED_LOCK,
 		{"children/locks o3 us", "watch/locks children/leases",
 		PERMIT_QUEUEING, 0},
 		{"watch/locks unknown", "watch/locks", PERMIT_QUEUEING, 0},
@@ -360,16 +360,16 @@ static const Script scripts[] = {
 		{"children/leases o1 o2", "", PERMIT_QUEUEING, 0},
 		{"children/locks o3 us", "watch/locks", PERMIT_QUEUEING, QUEUED},
 		{"watch/locks ok", "", PERMIT_QUEUEING, 0},
-		{"deleted watch/locks", "stat/locks " LOOK, PERMIT_CHECKING, 0}}},
+		{"deleted watch/locks", "stat/locks " LOOK, PERMIT_READING, 0}}},
 	{"the lock is refused", {
-		TO_READING,
+		TO_CREATED_LOCK,
 		{"children/locks refused", "delete/locks", PERMIT_LEAVING, FAILED}}},
 	{"the lock finds parts of a semaphore", {
-		TO_READING,
+		TO_CREATED_LOCK,
 		{"children/locks us leases", "delete/locks", PERMIT_LEAVING, MIXED}}},
 	{"the lock is lost while it is ours", {
-		TO_READING,
-		{"children/locks us", "stat/locks " LOOK, PERMIT_CHECKING, 0},
+		TO_CREATED_LOCK,
+		{"children/locks us", "stat/locks " LOOK, PERMIT_READING, 0},
 		{"stat/locks none", "", PERMIT_NONE, GONE}}},
 
 	/* an owner */
@@ -403,37 +403,31 @@ static const Script scripts[] = {
 	/* a new worker */
 	{"resumed as wanted, and nothing is found", {
 		{"resume wanted", "search/leases search/leases search/locks",
-		PERMIT_RESUMING, 0},
-		{"search/leases o3", LOOK, PERMIT_LOOKING, 0},
-		{"search/leases o3", "", PERMIT_LOOKING, 0},
-		{"search/locks ok", QUEUE, PERMIT_LOOKING, 0},
-		{"sync. ok", "", PERMIT_LOOKING, 0},
-		{"children/leases ok", "", PERMIT_LOOKING, 0},
-		{"get/leases =2", "", PERMIT_QUEUEING, 0}}},
+		PERMIT_QUEUEING, 0},
+		{"search/leases o3", "", PERMIT_QUEUEING, 0},
+		{"search/leases o3", "", PERMIT_QUEUEING, 0},
+		{"search/locks ok", QUEUE, PERMIT_QUEUEING, 0}}},
 	{"resumed as wanted, with the lock and a node", {
 		{"resume wanted", "search/leases search/leases search/locks",
-		PERMIT_RESUMING, 0},
-		{"search/leases us", "delete/leases", PERMIT_RESUMING, 0},
-		{"search/leases us", "", PERMIT_RESUMING, 0},
-		{"search/locks us", "stat/locks", PERMIT_RESUMING, 0},
-		{"delete/leases ok", LOOK, PERMIT_CHECKING, 0}}},
+		PERMIT_QUEUEING, 0},
+		{"search/leases us", "delete/leases", PERMIT_QUEUEING, 0},
+		{"search/leases us", "", PERMIT_QUEUEING, 0},
+		{"search/locks us", "stat/locks", PERMIT_QUEUEING, 0},
+		{"delete/leases ok", LOOK, PERMIT_READING, 0}}},
 	{"resumed as wanted, and the node cannot be deleted", {
 		{"resume wanted", "search/leases search/leases search/locks",
-		PERMIT_RESUMING, 0},
-		{"search/leases us", "delete/leases", PERMIT_RESUMING, 0},
+		PERMIT_QUEUEING, 0},
+		{"search/leases us", "delete/leases", PERMIT_QUEUEING, 0},
 		{"delete/leases refused", "", PERMIT_LEAVING, FAILED | LEFT}}},
 	{"resumed as wanted, behind others: told so", {
 		{"resume wanted", "search/leases search/leases search/locks",
-		PERMIT_RESUMING, 0},
-		{"search/leases ok", LOOK, PERMIT_LOOKING, 0},
-		{"search/leases o1 o2", "", PERMIT_LOOKING, 0},
-		{"search/locks o3 us", "watch/locks", PERMIT_LOOKING, 0},
-		{"sync. ok", "", PERMIT_LOOKING, 0},
-		{"children/leases ok", "", PERMIT_LOOKING, 0},
-		{"get/leases =2", "", PERMIT_QUEUEING, QUEUED}}},
+		PERMIT_QUEUEING, 0},
+		{"search/leases ok", "", PERMIT_QUEUEING, 0},
+		{"search/leases o1 o2", "", PERMIT_QUEUEING, 0},
+		{"search/locks o3 us", "watch/locks", PERMIT_QUEUEING, QUEUED}}},
 	{"resumed as wanted, and released", {
 		{"resume wanted", "search/leases search/leases search/locks",
-		PERMIT_RESUMING, 0},
+		PERMIT_QUEUEING, 0},
 		{"release", "", PERMIT_LEAVING, 0},
 		{"search/leases ok", "", PERMIT_LEAVING, 0}}},
 	{"resumed as owned", {
@@ -780,9 +774,9 @@ test_agreement(void **state)
 		{NULL, -1, 0}
 	};
 	static const Step steps[] = {
-		TO_LOOKING,
-		{"sync. ok", "", PERMIT_LOOKING, 0},
-		{"children/leases o3", "", PERMIT_LOOKING, 0}
+		TO_READING,
+		{"sync. ok", "", PERMIT_READING, 0},
+		{"children/leases o3", "", PERMIT_READING, 0}
 	};
 
 	(void) state;
@@ -885,7 +879,7 @@ test_permit_without_order(void **state)
 static void
 test_late_lock(void **state)
 {
-	static const Step steps[] = {TO_READING};
+	static const Step steps[] = {TO_CREATED_LOCK};
 	Bench		bench = {.nouts = 0};
 	RecipeOutput out;
 	RequestAnswer in = {

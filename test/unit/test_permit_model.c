@@ -602,17 +602,13 @@ check_invariants(const Permit *permit)
 		case PERMIT_NONE:
 			holds = lock == RECIPE_NONE && place == RECIPE_NONE;
 			break;
-		case PERMIT_RESUMING:
-			holds = !unwanted && leaving;
-			break;
-		case PERMIT_LOOKING:
-			holds = (lock == RECIPE_NONE || !unwanted) && place == RECIPE_NONE;
+		case PERMIT_READING:
+			holds = (lock == RECIPE_NONE || lock == RECIPE_OWNER) &&
+				place == RECIPE_NONE;
 			break;
 		case PERMIT_QUEUEING:
-			holds = !unwanted && lock != RECIPE_OWNER && place == RECIPE_NONE;
-			break;
-		case PERMIT_CHECKING:
-			holds = lock == RECIPE_OWNER && place == RECIPE_NONE;
+			holds = !unwanted &&
+				(place == RECIPE_NONE ? lock != RECIPE_OWNER : leaving);
 			break;
 		case PERMIT_TAKING:
 			holds = lock == RECIPE_OWNER && place != RECIPE_NONE && !leaving;

@@ -101,6 +101,8 @@ typedef struct Client
 	bool		looking;		/* is not reported yet */
 	bool		asks_retained;
 	bool		reported_retained;
+	int32_t		gone;			/* number of a predecessor known to be gone before
+								 * the latest step, or -1 */
 	bool		was_unsure;		/* recipe.unsure ahead of the last answer */
 	bool		watches_queue;	/* has asked for it, or retains */
 	bool		alone;			/* told so, and nothing else since */
@@ -437,11 +439,12 @@ check_rules(void)
 					"the slot knows whether we have a contender");
 		model_check(recipe->state != RECIPE_WATCHING || recipe->predecessor != NULL,
 					"the predecessor is known while we wait for it");
-		/* leaving, its name has to last until the unwatch has been sent */
+		/* its name has to last until the unwatch has been sent */
 		model_check(recipe->state == RECIPE_WATCHING ||
 			  recipe->state == RECIPE_READING ||
+			  recipe->state == RECIPE_OWNER || recipe->state == RECIPE_LATE ||
 			  recipe->state == RECIPE_LEAVING || recipe->predecessor == NULL,
-			  "the predecessor is forgotten with the wait");
+			  "the predecessor is forgotten with the node");
 		model_check((recipe->state == RECIPE_LEAVING && recipe->refused) ==
 					client->left,
 					"the worker knows of every delete that was refused");
@@ -907,7 +910,11 @@ step(Client *client, RecipeEvent event, const RequestAnswer *in)
 	RecipeOutput out;
 	bool		owned = client->recipe.state == RECIPE_OWNER &&
 		client->recipe.kind != ZNODE_READER;
+	ZnodeContender gone = {.sequence = -1};
 
+	if (client->recipe.state == RECIPE_READING && client->recipe.blockers > 0)
+		(void) znode_parse_contender(client->recipe.predecessor, &gone);
+	client->gone = gone.sequence;
 	recipe_step(&client->recipe, event, in, &out);
 	if (scene->unread && owned && client->recipe.state == RECIPE_LEAVING)
 		note_leaving(client);
@@ -916,7 +923,8 @@ step(Client *client, RecipeEvent event, const RequestAnswer *in)
 
 /*
  * Do all own the lock who exclude a client, in the list that it was given?
- * Who owns it has nobody ahead that excludes it.
+ * Who owns it has nobody ahead that excludes it.  A server that lags may list
+ * who is known to be gone.
  */
 static bool
 only_owners_exclude(const Client *client, const ModelEntry *entry)
@@ -926,6 +934,7 @@ only_owners_exclude(const Client *client, const ModelEntry *entry)
 		const ModelNode *other = &model->nodes[entry->children[i]];
 
 		if (has_uuid_of(other, client) ||
+			!znode_before(other->sequence, client->gone) ||
 			!stands_ahead(other, client->recipe.sequence,
 						  client->recipe.kind == ZNODE_READER))
 			continue;

@@ -57,10 +57,9 @@
  * neither NONE nor leaving.
  *
  *	NONE		Both recipes are NONE.
- *	RESUMING	"lock" is wanted.  "place" is leaving.
- *	LOOKING		"lock" is wanted or NONE, "place" is NONE.  The reads are out.
- *	QUEUEING	"lock" is wanted, and does not own.  "place" is NONE.
- *	CHECKING	"lock" owns, "place" is NONE.  The reads are out.
+ *	READING		"lock" is NONE, or owns.  "place" is NONE.  The reads are out.
+ *	QUEUEING	"lock" is wanted, and "place" is NONE; or both are resumed:
+ *				"place" is leaving, and only then "lock" may own.
  *	TAKING		"lock" owns, "place" is wanted.  Unless "agreed", a get of the
  *				number is out, or "place" has its create or its search out.
  *	OWNER		"lock" is NONE or leaving.  "place" owns.
@@ -70,26 +69,23 @@
  * The states and events.  "Look" is: sync and list <name>, list the permits,
  * get the number.  A missing directory is an empty one without a number.
  *
- *	NONE		want -> LOOKING: look
- *				resume, wanted -> RESUMING: resume "place" as releasing, "lock"
+ *	NONE		want -> READING: look
+ *				resume, wanted -> QUEUEING: resume "place" as releasing, "lock"
  *				  as wanted
  *				resume, owned -> OWNER: resume "place" as owned, "lock" as
  *				  releasing
  *				resume, releasing -> LEAVING: resume both as releasing
- *	RESUMING	"place" is NONE -> LOOKING or, if "lock" owns, CHECKING: look
- *	LOOKING		<name> ok, with contenders -> LEAVING; delete the directories;
+ *	READING		<name> ok, with contenders -> LEAVING; delete the directories;
  *				  failed, mixed
  *				number ok, another, and others have permits -> LEAVING; failed,
  *				  with that number
- *				number ok -> QUEUEING: want the lock, unless it is resumed
- *				anything unknown -> LOOKING: look
+ *				number ok, the lock is NONE -> QUEUEING: want the lock
+ *				number ok, the lock owns -> TAKING: set ours, unless it was
+ *				  that, want the place
+ *				anything unknown -> READING: look
  *				anything refused -> LEAVING; failed
- *	QUEUEING	the lock owns -> CHECKING: look
+ *	QUEUEING	the lock owns, and the place is NONE -> READING: look
  *				the lock is queued, and no permit can be free -> QUEUEING; queued
- *	CHECKING	number ok, and ours -> TAKING: want the place
- *				number ok, but none, or another, and nobody has a permit ->
- *				  TAKING: set ours, want the place
- *				all else as LOOKING, but in CHECKING
  *	TAKING		number ok, and ours -> TAKING, agreed
  *				number ok, another, and others have permits -> LEAVING; failed,
  *				  with that number
@@ -291,16 +287,16 @@ step_recipe(Permit *permit, PermitPart part, RecipeEvent event,
 
 /* Queue for the lock, or, as its owner, for a permit. */
 static void
-want(Permit *permit, PermitState state, bool dir_known, RecipeOutput *out)
+want(Permit *permit, bool dir_known, RecipeOutput *out)
 {
-	bool		queueing = state == PERMIT_QUEUEING;
+	bool		queueing = permit->lock.state == RECIPE_NONE;
 	RecipeOutput from;
 
-	permit->state = state;
+	permit->state = queueing ? PERMIT_QUEUEING : PERMIT_TAKING;
 	permit->queued &= queueing; /* it was behind others in the queue */
 	recipe_want(queueing ? &permit->lock : &permit->place, permit->uuid,
-				queueing ? ZNODE_MUTEX : ZNODE_PERMIT, dir_known, false,
-				&from);
+				queueing ? ZNODE_MUTEX : ZNODE_PERMIT, queueing || dir_known,
+				false, &from);
 	carry_out(permit, queueing ? PERMIT_LOCK : PERMIT_PLACE, &from, out);
 }
 
@@ -318,8 +314,7 @@ look(Permit *permit, RecipeOutput *out)
 {
 	uint32_t	serial = next_serial(permit);
 
-	permit->state = permit->lock.state == RECIPE_OWNER ?
-		PERMIT_CHECKING : PERMIT_LOOKING;
+	permit->state = PERMIT_READING;
 	send_op(out, REQUEST_SYNC, "", NULL, serial);
 	send_op(out, REQUEST_CHILDREN, PERMITS, NULL, serial);
 	send_op(out, REQUEST_GET, PERMITS, NULL, serial);
@@ -345,9 +340,8 @@ go_on(Permit *permit, RecipeOutput *out)
 	RecipeState lock = permit->lock.state;
 	RecipeState place = permit->place.state;
 
-	if (permit->state == PERMIT_RESUMING && place == RECIPE_NONE)
-		look(permit, out);
-	else if (permit->state == PERMIT_QUEUEING && lock == RECIPE_OWNER)
+	if (permit->state == PERMIT_QUEUEING && lock == RECIPE_OWNER &&
+		place == RECIPE_NONE)
 		look(permit, out);
 	else if (permit->state == PERMIT_TAKING && permit->agreed &&
 			 place == RECIPE_OWNER)
@@ -437,10 +431,8 @@ on_agreement(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 		out->permits_found = agreed;
 		fail(permit, out, 0, 0);
 	}
-	else if (permit->state == PERMIT_LOOKING)
-		want(permit, PERMIT_QUEUEING, true, out);	/* unless it is resumed */
-	else if (permit->state == PERMIT_CHECKING)
-		want(permit, PERMIT_TAKING, found, out);
+	else if (permit->state == PERMIT_READING)
+		want(permit, found, out);
 	else if (!found)
 		leave(permit, out);		/* somebody has deleted our node, too */
 	else if (permit->differs)
@@ -483,8 +475,7 @@ on_read(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 			fail(permit, out, 0, answer->error);
 	}
 	else if (answer->serial != permit->serial ||
-			 (!taking && permit->state != PERMIT_LOOKING &&
-			  permit->state != PERMIT_CHECKING))
+			 (!taking && permit->state != PERMIT_READING))
 		return;
 	else if (answer->result == REQUEST_REFUSED)
 		fail(permit, out, 0, answer->error);
@@ -564,9 +555,10 @@ permit_want(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
  *		same session.
  *
  * The permit must be new.  As with recipe_resume(), what it sends must go
- * behind a write of our own.  The place in the queue is kept.  A node in
- * "leases" that is found while the permit is still being waited for is
- * deleted; since the lock is kept, this only costs time.  "sequence" is that
+ * behind a write of our own.  The place in the queue is kept, and what is read
+ * ahead of queueing is not read again.  A node in "leases" that is found while
+ * the permit is still being waited for is deleted; since the lock is kept, this
+ * only costs time.  "sequence" is that
  * of a permit that was granted, else NULL.  "out" is overwritten.
  */
 void
@@ -579,7 +571,7 @@ permit_resume(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],
 
 	memset(out, 0, sizeof(*out));
 	begin(permit, uuid, permits);
-	permit->state = wanted ? PERMIT_RESUMING :
+	permit->state = wanted ? PERMIT_QUEUEING :
 		how == RECIPE_RESUME_OWNED ? PERMIT_OWNER : PERMIT_LEAVING;
 	recipe_resume(&permit->place, uuid, ZNODE_PERMIT,
 				  wanted ? RECIPE_RESUME_RELEASING : how, sequence, &from);
@@ -640,7 +632,7 @@ permit_step(Permit *permit, RecipeEvent event, const RequestAnswer *answer,
 bool
 permit_is_wanted(const Permit *permit)
 {
-	return permit->state >= PERMIT_RESUMING && permit->state <= PERMIT_TAKING;
+	return permit->state >= PERMIT_READING && permit->state <= PERMIT_TAKING;
 }
 
 /* The name of a state, for log lines. */
@@ -649,10 +641,8 @@ permit_state_name(PermitState state)
 {
 	static const char *const names[] = {
 		[PERMIT_NONE] = "none",
-		[PERMIT_RESUMING] = "resuming",
-		[PERMIT_LOOKING] = "looking",
+		[PERMIT_READING] = "reading",
 		[PERMIT_QUEUEING] = "queueing",
-		[PERMIT_CHECKING] = "checking",
 		[PERMIT_TAKING] = "taking",
 		[PERMIT_OWNER] = "owner",
 		[PERMIT_LEAVING] = "leaving"

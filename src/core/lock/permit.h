@@ -18,12 +18,12 @@
 typedef enum PermitState
 {
 	PERMIT_NONE,				/* no node of ours, and no permit wanted */
-	PERMIT_RESUMING,			/* taken over: a node of ours in "leases" is
-								 * being found and deleted */
-	PERMIT_LOOKING,				/* reading the semaphore, ahead of the queue */
-	PERMIT_QUEUEING,			/* waiting for the lock */
-	PERMIT_CHECKING,			/* reading again, as the lock's owner */
-	PERMIT_TAKING,				/* the same: waiting for a place in "leases" */
+	PERMIT_READING,				/* reading the semaphore: ahead of the queue,
+								 * or as the lock's owner */
+	PERMIT_QUEUEING,			/* waiting for the lock; if taken over, also
+								 * for the end of a node of ours in "leases" */
+	PERMIT_TAKING,				/* as the lock's owner, waiting for a place in
+								 * "leases" */
 	PERMIT_OWNER,				/* a permit is ours */
 	PERMIT_LEAVING				/* nothing is wanted; nodes may be there */
 } PermitState;

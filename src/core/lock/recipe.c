@@ -35,8 +35,8 @@
  *	- the directory is made again before its counter ends;
  *	- a child that is not ephemeral is no contender, whatever its name: below
  *	  a root that is itself a lock directory, lock directories may end in ten
- *	  digits.  The get that watches a predecessor shows that; it was the last
- *	  that could exclude us, so from then on only those ahead of it count.
+ *	  digits.  The get that watches a predecessor shows that, and is as good as
+ *	  its end: only those ahead of it can still exclude us.
  *	  For reports that cannot wait for that get, names in Curator's form count
  *	  as contenders.
  *
@@ -66,7 +66,9 @@
  *				its name, or, if "requeued", the name of the previous node.
  *	ABANDONING	As in SEARCHING, but the node is not wanted.
  *	READING		Our node is there; "node" is its name, "sequence" its number.
- *				A list is out, sent behind the create.
+ *				A list is out, sent behind the create.  If "blockers" is not 0,
+ *				so many contenders that excluded us were ahead of
+ *				"predecessor", which is gone, and none is behind it.
  *	WATCHING	Our node is there.  "predecessor" is the last of "blockers"
  *				contenders, at least one, that excluded us when the children
  *				were listed; none has come ahead of us since.  It is watched,
@@ -86,8 +88,8 @@
  *
  * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not
  * wanted (CANCELING, ABANDONING, LEAVING).  "predecessor" may be left over in
- * READING and LEAVING; it is NULL in all other states but WATCHING.  The models
- * of test/unit check this after each step.
+ * READING, OWNER, LEAVING and LATE; it is NULL in all other states but
+ * WATCHING.  The models of test/unit check this after each step.
  *
  * A permit's number is never late, nor does it prove anything, and without order
  * it counts all others as ahead of it, as Curator always does.  Where a mutex
@@ -187,7 +189,7 @@
  *	REQUEUEING	requeue ok, the next number -> as READING, nobody excludes us
  *				requeue ok -> READING: children
  *				requeue unknown -> SEARCHING: search
- *				requeue no node -> ENTERING: as new
+ *				requeue no node -> ENTERING: make the directories, as new
  *				requeue refused -> LEAVING: delete (the previous node); failed
  *				release -> CANCELING
  *	LEAVING		delete ok, no node -> NONE: gone
@@ -267,7 +269,6 @@ end(Recipe *recipe, RecipeOutput *out, unsigned report)
 {
 	forget(&recipe->predecessor);
 	forget(&recipe->writer);
-	forget(&recipe->passed);
 	recipe->state = RECIPE_NONE;
 	out->report |= report | RECIPE_REPORT_GONE;
 }
@@ -300,7 +301,7 @@ enter(Recipe *recipe, bool unread, RecipeOutput *out)
 	recipe->token = 0;
 	recipe->batch = 0;
 	forget(&recipe->predecessor);
-	forget(&recipe->passed);
+	recipe->blockers = 0;
 	if (recipe->parents_tried)
 		send_op(out, REQUEST_MKDIRS, NULL, 0);
 	else if (!recipe->dir_known)
@@ -318,10 +319,11 @@ requeue(Recipe *recipe, RecipeOutput *out)
 	recipe->requeued = true;
 	recipe->parents_tried = false;
 	recipe->mkdir_error = 0;
-	forget(&recipe->passed);
+	forget(&recipe->predecessor);
 	if (!ZK_MUTATED(ZK_REQUEUE_KEEPS_TOKEN))
 		recipe->token = 0;
 	recipe->batch = 0;
+	recipe->unread = true;
 	send_op(out, REQUEST_REQUEUE, recipe->node, 0);
 	recipe->state = RECIPE_REQUEUEING;
 }
@@ -359,6 +361,7 @@ read_again(Recipe *recipe, RecipeOutput *out)
 	if (recipe->state != RECIPE_WATCHING)
 		return;
 	send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
+	recipe->blockers = 0;		/* it is still there */
 	read_queue(recipe, out);
 }
 
@@ -395,7 +398,6 @@ is_late(const Recipe *recipe)
 static void
 step_aside(Recipe *recipe, RecipeOutput *out)
 {
-	forget(&recipe->predecessor);
 	send_op(out, REQUEST_DELETE, recipe->node, next_serial(recipe));
 	send_op(out, REQUEST_RMDIR, NULL, recipe->serial);
 	recipe->refused = false;
@@ -426,7 +428,6 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 		step_aside(recipe, out);
 		return;
 	}
-	forget(&recipe->predecessor);
 	forget(&recipe->writer);
 	recipe->blockers = 0;
 	recipe->writer_check = recipe->revocation_watch = 0;
@@ -577,17 +578,6 @@ stands_before(const char *a, int32_t a_sequence, const char *b,
 		(a_sequence == b_sequence && strcmp(a, b) < 0);
 }
 
-/* Is the child the latest that was no contender, or between it and us? */
-static bool
-is_passed(const Recipe *recipe, const char *child, int32_t sequence)
-{
-	ZnodeContender last;
-
-	return recipe->passed != NULL &&
-		znode_parse_contender(recipe->passed, &last) &&
-		!stands_before(child, sequence, recipe->passed, last.sequence);
-}
-
 /* Our place in the queue, by a list of children. */
 typedef struct QueuePlace
 {
@@ -598,6 +588,9 @@ typedef struct QueuePlace
 	int			ahead;			/* contenders ahead of us */
 	int			writers;		/* those that wait for all, as writers do */
 	int32_t		first;			/* the lowest number ahead of us */
+	const char *end;			/* only those ahead of this child count; or
+								 * NULL: all do */
+	ZnodeContender at_end;
 } QueuePlace;
 
 /* Note a contender ahead of us, and whether it excludes us. */
@@ -646,7 +639,9 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 			send_op(out, REQUEST_DELETE_ORPHAN, child, 0);
 	}
 	else if (is_ahead(recipe, &contender) &&
-			 !is_passed(recipe, child, contender.sequence))
+			 (place->end == NULL ||
+			  stands_before(child, contender.sequence, place->end,
+							place->at_end.sequence)))
 		note_ahead(recipe, place, child, &contender);
 }
 
@@ -669,9 +664,12 @@ static bool
 find_place(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	QueuePlace	place = {
-		.shared = !is_writer(recipe->kind == ZNODE_READER, recipe->sequence)
+		.shared = !is_writer(recipe->kind == ZNODE_READER, recipe->sequence),
+		.end = recipe->blockers > 0 ? recipe->predecessor : NULL
 	};
 
+	if (place.end != NULL)
+		(void) znode_parse_contender(place.end, &place.at_end);
 	recipe->blockers = 0;
 	recipe->unsure = recipe->kind != ZNODE_PERMIT;
 	for (int i = 0; i < answer->nchildren; i++)
@@ -719,10 +717,11 @@ settle(Recipe *recipe, bool found, RecipeOutput *out)
 	}
 }
 
+/* The predecessor does not exclude us any more. */
 static void
 predecessor_gone(Recipe *recipe, RecipeOutput *out)
 {
-	if (recipe->blockers == 1)
+	if (--recipe->blockers == 0)
 		own(recipe, out, false);
 	else
 		read_queue(recipe, out);
@@ -768,12 +767,9 @@ on_place_read(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 static void
 pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
-	forget(&recipe->passed);
-	recipe->passed = recipe->predecessor;
-	recipe->predecessor = NULL;
 	out->report |= RECIPE_REPORT_PERSISTENT;
-	out->stranger = recipe->passed;
-	send_op(out, REQUEST_UNWATCH, recipe->passed, 0);
+	out->stranger = recipe->predecessor;
+	send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
 	predecessor_gone(recipe, out);
 }
 
@@ -823,9 +819,9 @@ owns_by_number(const Recipe *recipe)
  * queue.
  */
 static void
-on_entered(Recipe *recipe, RecipeOutput *out)
+on_entered(Recipe *recipe, bool owns, RecipeOutput *out)
 {
-	if (owns_by_number(recipe))
+	if (owns)
 	{
 		/* the read behind the create does not count */
 		if (!recipe->unread)
@@ -853,6 +849,8 @@ accept_created(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		return REQUEST_UNKNOWN;
 	created(recipe, out, contender.sequence);
 	recipe->batch = answer->batch;
+	if (answer->kind == REQUEST_CREATE)
+		recipe->token = answer->token;
 	return REQUEST_OK;
 }
 
@@ -882,23 +880,36 @@ on_not_entered(Recipe *recipe, RequestResult result, int error,
 		fail(recipe, out, error);
 }
 
+/*
+ * The create has been answered; or the multi has deleted our node and created
+ * another one, or neither.  The previous number shows whether another contender
+ * came in between.
+ */
 static void
 on_create_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
-	bool		wanted = recipe->state == RECIPE_ENTERING;
+	bool		requeue = answer->kind == REQUEST_REQUEUE;
+	bool		wanted = recipe->state ==
+		(requeue ? RECIPE_REQUEUEING : RECIPE_ENTERING);
+	int32_t		last = recipe->sequence;
 	RequestResult result;
+	bool		has_node;
 
-	if (recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
+	if (recipe->requeued != requeue ||
+		(!wanted && recipe->state != RECIPE_CANCELING))
 		return;
 
+	/* without the previous node none is created; if refused, it exists */
 	result = accept_created(recipe, answer, out);
-	if (result == REQUEST_OK)
-		recipe->token = answer->token;
+	has_node = requeue ? result != REQUEST_NO_NODE :
+		result == REQUEST_OK && !ZK_MUTATED(ZK_CANCEL_KEEPS_NODE);
 	if (!wanted)
-		on_unwanted(recipe, result, result == REQUEST_OK &&
-					!ZK_MUTATED(ZK_CANCEL_KEEPS_NODE), out);
+		on_unwanted(recipe, result, has_node, out);
 	else if (result == REQUEST_OK)
-		on_entered(recipe, out);
+		on_entered(recipe, requeue ? recipe->sequence == last + 1 ||
+				   ZK_MUTATED(ZK_REQUEUED_OWNS) : owns_by_number(recipe), out);
+	else if (result == REQUEST_REFUSED && has_node)
+		fail_and_leave(recipe, out, answer->error);
 	else
 		on_not_entered(recipe, result, answer->error, out);
 }
@@ -927,36 +938,6 @@ on_search_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		enter(recipe, false, out);
 	else
 		on_not_entered(recipe, answer->result, answer->error, out);
-}
-
-/*
- * The multi has deleted our node and created another one, or neither.  The
- * previous number shows whether another contender came in between.
- */
-static void
-on_requeue_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
-{
-	bool		wanted = recipe->state == RECIPE_REQUEUEING;
-	int32_t		last = recipe->sequence;
-	RequestResult result;
-
-	if (!recipe->requeued || (!wanted && recipe->state != RECIPE_CANCELING))
-		return;
-
-	/* without the previous node none is created; if refused, it exists */
-	result = accept_created(recipe, answer, out);
-	if (!wanted)
-		on_unwanted(recipe, result, result != REQUEST_NO_NODE, out);
-	else if (result == REQUEST_UNKNOWN)
-		search(recipe, out, RECIPE_SEARCHING);
-	else if (result == REQUEST_NO_NODE)
-		enter(recipe, false, out);
-	else if (result == REQUEST_REFUSED)
-		fail_and_leave(recipe, out, answer->error);
-	else if (recipe->sequence == last + 1 || ZK_MUTATED(ZK_REQUEUED_OWNS))
-		own(recipe, out, true);
-	else
-		read_queue(recipe, out);
 }
 
 /* List the children: a writer may wait behind our reader. */
@@ -1364,7 +1345,6 @@ recipe_free(Recipe *recipe)
 {
 	forget(&recipe->predecessor);
 	forget(&recipe->writer);
-	forget(&recipe->passed);
 }
 
 /*
@@ -1462,6 +1442,7 @@ on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 				answer->error : 0;
 			break;
 		case REQUEST_CREATE:
+		case REQUEST_REQUEUE:
 			on_create_done(recipe, answer, out);
 			break;
 		case REQUEST_CHILDREN:
@@ -1486,9 +1467,6 @@ on_answer(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 			break;
 		case REQUEST_DELETE:
 			on_delete_done(recipe, answer, out);
-			break;
-		case REQUEST_REQUEUE:
-			on_requeue_done(recipe, answer, out);
 			break;
 		default:
 			break;				/* not answered, or not ours */

@@ -163,12 +163,11 @@ typedef struct Recipe
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */
-	char	   *predecessor;	/* the last of the blockers; malloc'd */
+	char	   *predecessor;	/* WATCHING: the last of the blockers; READING,
+								 * with blockers: the one behind them, which is
+								 * gone; malloc'd */
 	bool		unsure;			/* WATCHING: not reported as queued, since
 								 * those ahead may be no contenders */
-	char	   *passed;			/* the latest child ahead that was not
-								 * ephemeral: those from it on do not count;
-								 * malloc'd, or NULL */
 	bool		deleted;		/* LATE: our node is gone, */
 	bool		aside;			/* and others were in the directory */
 	bool		was_late;		/* that has been reported */

@@ -1244,18 +1244,10 @@ make_multi(Operation *const *ops, int count, bool is_batch)
 		parts += operation_parts(ops[i]);
 	}
 	size += parts * (sizeof(Operation *) + sizeof(zoo_op_result_t));
-	multi = MemoryContextAlloc(GetMemoryChunkContext(ops[0]), size);
+	multi = MemoryContextAllocZero(GetMemoryChunkContext(ops[0]), size);
 	multi->is_batch = is_batch;
 	multi->count = parts;
 	multi->results = (zoo_op_result_t *) &multi->ops[parts];
-	memset(multi->results, 0, parts * sizeof(zoo_op_result_t));
-	parts = 0;
-	for (int i = 0; i < count; i++)
-	{
-		if (operation_parts(ops[i]) > 1)
-			multi->ops[parts++] = NULL;
-		multi->ops[parts++] = ops[i];
-	}
 	for (int i = 0; i < parts; i++)
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
 	return multi;
@@ -1267,7 +1259,6 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 {
 	int			size = strlen(path) + SEQUENCE_SIZE;
 
-	**room = '\0';
 	zoo_create_op_init(zop, path, op->request.data, data_len(op),
 					   node_acl, op->request.exact ?
 					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
@@ -1330,6 +1321,7 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 
 		add_operation(&zops[n], op, &room);
 		n += operation_parts(op);
+		multi->ops[n - 1] = op;
 		if (operation_creates(op))
 			op->request.batch = batch;
 	}

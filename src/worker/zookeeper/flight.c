@@ -901,10 +901,6 @@ plan_flight(FlightPlan *plan)
 	int			count = 0;
 
 	memset(plan, 0, sizeof(*plan));
-	dlist_init(&plan->ahead);
-	dlist_init(&plan->writes);
-	dlist_init(&plan->groups);
-	dlist_init(&plan->behind);
 	flying_reset(flying);
 	dlist_foreach_modify(iter, &again)
 	{

@@ -182,7 +182,7 @@ add_client(int nbackends)
 static void
 make_directory(ModelPlace place, int permits)
 {
-	char		data[PERMIT_DATA_SIZE] = "";
+	char		data[NOTE_PERMITS_SIZE] = "";
 
 	if (permits != 0)
 		snprintf(data, sizeof(data), "permits=%d", permits);

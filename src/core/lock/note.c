@@ -15,7 +15,7 @@
  *	member		= "zklock" { " " word }
  *	edges		= "zklock1 " value LF { line }					(deadlock.c)
  *	line		= "wait" or "keep", { " " value } LF
- *	agreement	= "permits=" number								(permit.c)
+ *	agreement	= "permits=" number
  *	word		= key "=" value
  *	key			= one or more of a-z and _
  *	value		= any of the printing characters of ASCII but the space; % and
@@ -666,6 +666,27 @@ note_is_revocation(const char *data, int len)
 	return word_bytes_are(word_bytes(data, len), NOTE_REVOCATION_DATA);
 }
 
+/* The data of a semaphore whose users have agreed on this number. */
+void
+note_write_permits(char data[NOTE_PERMITS_SIZE], int permits)
+{
+	(void) snprintf(data, NOTE_PERMITS_SIZE, "permits=%d", permits);
+}
+
+/* The number that these data of a semaphore are, or 0: none. */
+int
+note_permits(const char *data, int len)
+{
+	static const WordField keys[] = {
+		{"permits=", 1, WORD_NUMBER, 0}, {.key = NULL}
+	};
+	int			permits = 0;
+	unsigned	seen = 0;
+
+	(void) word_parse_field(word_bytes(data, len), keys, &permits, &seen);
+	return permits;
+}
+
 /* In the order in which they are written. */
 static const WordField member_keys[] = {
 	{"host=", MEMBER_HOST, WORD_TEXT, offsetof(Member, host)},
@@ -691,31 +712,14 @@ member_node(const uint8_t uuid[ZNODE_UUID_BYTES],
 	strcat(node, NODE_SUFFIX);
 }
 
-static bool
-is_uuid(Bytes bytes)
-{
-	if (bytes.len != MEMBER_FLEET_SIZE - 1)
-		return false;
-	for (int i = 0; i < bytes.len; i++)
-	{
-		char		byte = bytes.data[i];
-
-		if (i == 8 || i == 13 || i == 18 || i == 23 ? byte != '-' :
-			znode_hex_digit(byte) < 0)
-			return false;
-	}
-	return true;
-}
-
 /* Is this the name of such a znode? */
 bool
 member_is_node(const char *node)
 {
-	int			uuid_len = MEMBER_FLEET_SIZE - 1;
+	uint8_t		uuid[ZNODE_UUID_BYTES];
 
-	return (int) strlen(node) == MEMBER_NODE_SIZE - 1 &&
-		strcmp(node + uuid_len, NODE_SUFFIX) == 0 &&
-		is_uuid(word_bytes(node, uuid_len));
+	return znode_read_uuid(node, uuid) &&
+		strcmp(node + ZNODE_UUID_SIZE - 1, NODE_SUFFIX) == 0;
 }
 
 /* Write the data of an instance's znode; returns the string's length. */

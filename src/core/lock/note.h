@@ -84,6 +84,9 @@ typedef struct Note
 	char		others[NOTE_SIZE];	/* all other words, as written */
 } Note;
 
+/* "permits=2147483647" and the terminator, rounded up. */
+#define NOTE_PERMITS_SIZE	24
+
 /* The directory below a root; no lock's name is encoded as that. */
 #define MEMBER_DIR			"%clusters"
 
@@ -184,6 +187,10 @@ extern void note_parse(Note *note, const char *data, int len);
 extern bool note_is_of_instance(const char *data, int len);
 extern bool note_may_be_retained(const char *data, int len);
 extern bool note_is_revocation(const char *data, int len);
+
+/* semaphores */
+extern void note_write_permits(char data[NOTE_PERMITS_SIZE], int permits);
+extern int	note_permits(const char *data, int len);
 
 /* members of the fleet */
 extern void member_node(const uint8_t uuid[ZNODE_UUID_BYTES],

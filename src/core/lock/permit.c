@@ -121,12 +121,7 @@
  */
 #include "core/lock/permit.h"
 
-#include <stdio.h>
 #include <string.h>
-
-#include "core/lock/note.h"
-
-#define AGREEMENT_PREFIX	"permits="
 
 #define LOCKS				"/" ZNODE_LOCKS_DIR
 #define PERMITS				"/" ZNODE_PERMITS_DIR
@@ -380,20 +375,6 @@ count_others(const Permit *permit, const RequestAnswer *answer)
 	return others;
 }
 
-/* The number that is the data of <name>/leases, or 0 if they are none. */
-static int
-parse_agreement(const char *data, int len)
-{
-	Bytes		bytes = word_bytes(data, len);
-	int			prefix_len = (int) strlen(AGREEMENT_PREFIX);
-	int			permits;
-
-	if (!word_begins_with(bytes, AGREEMENT_PREFIX))
-		return 0;
-	bytes = word_bytes(data + prefix_len, len - prefix_len);
-	return word_parse_number(bytes, &permits) ? permits : 0;
-}
-
 /* <name> has been read: is it the directory of a lock? */
 static void
 on_name_read(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
@@ -411,8 +392,7 @@ on_name_read(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 		Request		op = {.kind = REQUEST_DELETE_ORPHAN,.path = "",
 		.node = answer->children[i]};
 
-		if (strcmp(op.node, ZNODE_LOCKS_DIR) == 0 ||
-			strcmp(op.node, ZNODE_PERMITS_DIR) == 0)
+		if (znode_is_semaphore_part(op.node))
 			add_op(out, &op);
 	}
 }
@@ -423,7 +403,7 @@ on_agreement(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		found = answer->result == REQUEST_OK;
 	int			agreed = found ?
-		parse_agreement(answer->data, answer->data_len) : 0;
+		note_permits(answer->data, answer->data_len) : 0;
 
 	permit->differs = found && agreed != permit->permits;
 	if (agreed != 0 && permit->differs && permit->others > 0)
@@ -526,8 +506,7 @@ begin(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 {
 	memcpy(permit->uuid, uuid, ZNODE_UUID_BYTES);
 	permit->permits = permit->place.permits = permits;
-	snprintf(permit->agreement, sizeof(permit->agreement),
-			 AGREEMENT_PREFIX "%d", permits);
+	note_write_permits(permit->agreement, permits);
 	permit->queued = permit->unsure = false;
 }
 

@@ -13,6 +13,7 @@
 #ifndef ZKLOCK_PERMIT_H
 #define ZKLOCK_PERMIT_H
 
+#include "core/lock/note.h"
 #include "core/lock/recipe.h"
 
 typedef enum PermitState
@@ -42,9 +43,6 @@ typedef enum PermitPart
 #define PERMIT_PARTS			3
 #define PERMIT_SERIAL(serial, part) ((serial) * PERMIT_PARTS + (part))
 
-/* "permits=2147483647" and the terminator, rounded up. */
-#define PERMIT_DATA_SIZE		24
-
 /* With all fields zero, it is not wanted. */
 typedef struct Permit
 {
@@ -53,7 +51,7 @@ typedef struct Permit
 	Recipe		place;			/* our node in <name>/leases */
 	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of both */
 	int			permits;
-	char		agreement[PERMIT_DATA_SIZE];	/* data of <name>/leases */
+	char		agreement[NOTE_PERMITS_SIZE];	/* data of <name>/leases */
 	uint32_t	serial;			/* of our latest read of the semaphore */
 	int			others;			/* permits of others, as last listed: right
 								 * before what they are compared with */

@@ -536,13 +536,6 @@ find_created(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	return false;
 }
 
-static bool
-is_semaphore_part(const char *child)
-{
-	return strcmp(child, ZNODE_LOCKS_DIR) == 0 ||
-		strcmp(child, ZNODE_PERMITS_DIR) == 0;
-}
-
 /* Does a contender wait for all that are ahead, and all behind for it? */
 static bool
 is_writer(bool shared, int32_t sequence)
@@ -626,7 +619,7 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 
 	if (strcmp(child, recipe->node) == 0)
 		place->found = true;
-	else if (recipe->kind != ZNODE_PERMIT && is_semaphore_part(child))
+	else if (recipe->kind != ZNODE_PERMIT && znode_is_semaphore_part(child))
 		out->report |= RECIPE_REPORT_MIXED;
 	else if (!znode_parse_contender(child, &contender))
 	{

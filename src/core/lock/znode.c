@@ -51,26 +51,21 @@ is_plain(char c)
 		(c != '\0' && strchr("-_.~:@=+,", c) != NULL);
 }
 
-static int
-hex_value(char c)
-{
-	const char *p;
-
-	if (c == '\0')
-		return -1;
-	p = strchr(hex_upper, c);
-	return p ? (int) (p - hex_upper) : -1;
-}
-
 /* The value of a hexadecimal digit in lower case; -1: it is none. */
 int
 znode_hex_digit(char digit)
 {
-	if (digit >= '0' && digit <= '9')
+	if (is_digit(digit))
 		return digit - '0';
-	if (digit >= 'a' && digit <= 'f')
-		return digit - 'a' + 10;
-	return -1;
+	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* The same in upper case. */
+static int
+hex_value(char digit)
+{
+	return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 :
+		is_digit(digit) ? digit - '0' : -1;
 }
 
 /*
@@ -252,14 +247,13 @@ znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES], ZnodeKind kind,
 	snprintf(name + len, ZNODE_CONTENDER_SIZE - len, "%010d", (int) sequence);
 }
 
-/* Read the UUID from a child's name, if it is named as ours are. */
+/* Read a UUID from text that begins with one, as znode_write_uuid() has it. */
 bool
-znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
+znode_read_uuid(const char *text, uint8_t uuid[ZNODE_UUID_BYTES])
 {
-	const char *c = child + strlen(CONTENDER_PREFIX);
+	char		same[ZNODE_UUID_SIZE];
+	const char *c = text;
 
-	if (strncmp(child, CONTENDER_PREFIX, strlen(CONTENDER_PREFIX)) != 0)
-		return false;
 	for (int i = 0; i < ZNODE_UUID_BYTES; i++)
 	{
 		int			high;
@@ -274,7 +268,18 @@ znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
 		uuid[i] = (uint8_t) (high << 4 | low);
 		c += 2;
 	}
-	return znode_has_uuid(child, uuid);
+	znode_write_uuid(uuid, same);
+	return strncmp(text, same, strlen(same)) == 0;
+}
+
+/* Read the UUID from a child's name, if it is named as ours are. */
+bool
+znode_parse_uuid(const char *child, uint8_t uuid[ZNODE_UUID_BYTES])
+{
+	const char *text = child + strlen(CONTENDER_PREFIX);
+
+	return strncmp(child, CONTENDER_PREFIX, strlen(CONTENDER_PREFIX)) == 0 &&
+		znode_read_uuid(text, uuid) && text[ZNODE_UUID_SIZE - 1] == '-';
 }
 
 /* Was this child created with our UUID? */
@@ -299,6 +304,14 @@ znode_is_of_instance(const char *child)
 
 	return znode_parse_uuid(child, uuid) && uuid[6] >> 4 == 8 &&
 		uuid[8] >> 6 == 2;
+}
+
+/* Is it one of the directories of a semaphore? */
+bool
+znode_is_semaphore_part(const char *child)
+{
+	return strcmp(child, ZNODE_LOCKS_DIR) == 0 ||
+		strcmp(child, ZNODE_PERMITS_DIR) == 0;
 }
 
 /*

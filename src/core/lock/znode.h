@@ -88,11 +88,13 @@ extern void znode_contender_prefix(const uint8_t uuid[ZNODE_UUID_BYTES],
 extern void znode_contender_name(const uint8_t uuid[ZNODE_UUID_BYTES],
 								 ZnodeKind kind, int32_t sequence,
 								 char name[ZNODE_CONTENDER_SIZE]);
+extern bool znode_read_uuid(const char *text, uint8_t uuid[ZNODE_UUID_BYTES]);
 extern bool znode_parse_uuid(const char *child,
 							 uint8_t uuid[ZNODE_UUID_BYTES]);
 extern bool znode_has_uuid(const char *child,
 						   const uint8_t uuid[ZNODE_UUID_BYTES]);
 extern bool znode_is_of_instance(const char *child);
+extern bool znode_is_semaphore_part(const char *child);
 extern bool znode_parse_contender(const char *child,
 								  ZnodeContender *contender);
 extern bool znode_before(int32_t a, int32_t b);

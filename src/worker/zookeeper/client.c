@@ -131,6 +131,7 @@ Client		client = {.wake_fd = -1};
 
 static pthread_t main_thread;
 static timer_t deadline;		/* finally sends SIGQUIT */
+static sigset_t unblocked;		/* the signal mask outside the library */
 static volatile sig_atomic_t in_library = false;	/* main thread in the
 													 * library, where it may
 													 * exit */
@@ -826,11 +827,11 @@ leave_library(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
  *		for their locks, or must not be interrupted.
  *
  * In between the process may exit at any point: no lock of PostgreSQL may be
- * held, and no shared memory changed.  "saved" keeps the blocked signals.
- * Errors: FATAL if a thread of the library has been parked.
+ * held, and no shared memory changed.  Errors: FATAL if a thread of the library
+ * has been parked.
  */
 void
-client_enter_library(sigset_t *saved)
+client_enter_library(void)
 {
 	sigset_t	block;
 
@@ -839,17 +840,17 @@ client_enter_library(sigset_t *saved)
 	sigdelset(&block, SIGABRT); /* some libc's abort() does not unblock it */
 	sigdelset(&block, SIGSEGV);
 	sigdelset(&block, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &block, saved);
+	pthread_sigmask(SIG_SETMASK, &block, &unblocked);
 	in_library = true;
 	pg_memory_barrier();		/* each thread sees what the other has set */
 	check_fault();
 }
 
 void
-client_leave_library(const sigset_t *saved)
+client_leave_library(void)
 {
 	in_library = false;
-	pthread_sigmask(SIG_SETMASK, saved, NULL);
+	pthread_sigmask(SIG_SETMASK, &unblocked, NULL);
 }
 
 /* Prepare for faults before the first call of the library. */
@@ -938,14 +939,13 @@ static void
 start_thread(void *(*function) (void *))
 {
 	pthread_t	thread;
-	sigset_t	saved;
 	int			rc;
 
-	client_enter_library(&saved);
+	client_enter_library();
 	rc = pthread_create(&thread, NULL, function, NULL);
 	if (rc == 0)
 		pthread_detach(thread);
-	client_leave_library(&saved);
+	client_leave_library();
 	errno = rc;
 	if (rc != 0)
 		ereport(FATAL,
@@ -1244,18 +1244,10 @@ make_multi(Operation *const *ops, int count, bool is_batch)
 		parts += operation_parts(ops[i]);
 	}
 	size += parts * (sizeof(Operation *) + sizeof(zoo_op_result_t));
-	multi = MemoryContextAlloc(GetMemoryChunkContext(ops[0]), size);
+	multi = MemoryContextAllocZero(GetMemoryChunkContext(ops[0]), size);
 	multi->is_batch = is_batch;
 	multi->count = parts;
 	multi->results = (zoo_op_result_t *) &multi->ops[parts];
-	memset(multi->results, 0, parts * sizeof(zoo_op_result_t));
-	parts = 0;
-	for (int i = 0; i < count; i++)
-	{
-		if (operation_parts(ops[i]) > 1)
-			multi->ops[parts++] = NULL;
-		multi->ops[parts++] = ops[i];
-	}
 	for (int i = 0; i < parts; i++)
 		multi->results[i].err = ZRUNTIMEINCONSISTENCY;
 	return multi;
@@ -1267,7 +1259,6 @@ add_create(zoo_op_t *zop, const Operation *op, const char *path, char **room)
 {
 	int			size = strlen(path) + SEQUENCE_SIZE;
 
-	**room = '\0';
 	zoo_create_op_init(zop, path, op->request.data, data_len(op),
 					   node_acl, op->request.exact ?
 					   ZOO_EPHEMERAL : ZOO_EPHEMERAL_SEQUENTIAL, *room, size);
@@ -1330,6 +1321,7 @@ client_send_multi(Operation *const *ops, int count, bool is_batch)
 
 		add_operation(&zops[n], op, &room);
 		n += operation_parts(op);
+		multi->ops[n - 1] = op;
 		if (operation_creates(op))
 			op->request.batch = batch;
 	}

@@ -13,7 +13,6 @@
 #ifndef ZKLOCK_CLIENT_PRIVATE_H
 #define ZKLOCK_CLIENT_PRIVATE_H
 
-#include <signal.h>
 #include <zookeeper/zookeeper.h>
 
 #include "core/request.h"
@@ -127,8 +126,8 @@ operation_parts(const Operation *op)
 }
 
 extern void client_init(void);
-extern void client_enter_library(sigset_t *saved);
-extern void client_leave_library(const sigset_t *saved);
+extern void client_enter_library(void);
+extern void client_leave_library(void);
 extern void client_open(const char *servers, const SessionKey *key,
 						const char *tls, const struct SaslParams *sasl);
 extern bool client_hangs(void);

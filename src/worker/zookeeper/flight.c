@@ -60,7 +60,7 @@
  * the deletion of its node, or at a change of what its type is about.
  *
  * When the library reconnects, it sets all watches again, in one request.
- * watches_bound() limits the length of that request to what a server accepts.
+ * drop_watches() limits the length of that request to what a server accepts.
  * So each watch that the library may have must be here.  A watch without
  * owners is being removed, or was set too late to be useful; it stays until
  * the server has confirmed its removal, it fires, or the connection is lost.
@@ -397,32 +397,26 @@ fire_watch(Watch *watch)
 	drop_watch(watch);
 }
 
-static void
-fire_all_watches(void)
-{
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
-
-	hash_seq_init(&scan, watches);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-		fire_watch(watch);
-}
-
 /*
- * The connection is lost: make the library forget, so that it does not set them
- * again, the watches that end with the connection and those being removed.
+ * The connection is lost, and the library will set all its watches again on
+ * the next one, in one request.  Make it forget before those that end with the
+ * connection, and those being removed.  If the request would be too long for a
+ * server, make it forget all, and tell their owners that they have fired: they
+ * set them again one by one.  If the library is faster, the server drops the
+ * connection, and this is called again.
  *
  * A watch whose request is out may still come: if the library had no
  * connection by then, it sends the request on the next one.
  */
 static void
-drop_brief_watches(void)
+drop_watches(void)
 {
+	bool		too_long = flight.watch_bytes > WATCH_BYTES;
 	Watch	   *watch;
 	HASH_SEQ_STATUS scan;
-	sigset_t	saved;
 
-	client_enter_library(&saved);
+	client_enter_library();
+	fired_deleted = false;
 	hash_seq_init(&scan, watches);
 	while ((watch = hash_seq_search(&scan)) != NULL)
 	{
@@ -436,37 +430,13 @@ drop_brief_watches(void)
 				(watcher->set || ZK_MUTATED(ZK_UNSENT_WATCH_DROPPED)))
 				forget_watcher(watcher);
 		}
-		if (!dlist_is_empty(&watch->watchers))
-			continue;
-		remove_from_library(watch);
-		drop_watch(watch);
+		if (too_long || dlist_is_empty(&watch->watchers))
+		{
+			remove_from_library(watch);
+			fire_watch(watch);
+		}
 	}
-	client_leave_library(&saved);
-}
-
-/*
- * The library will set all its watches again on the next connection, in one
- * request.  If that would be too long for a server, make the library forget
- * all watches before, and tell their owners that the watches have fired: they
- * set them again one by one.  If the library is faster, the server drops the
- * connection, and this is called again.
- */
-static void
-bound_watches(void)
-{
-	Watch	   *watch;
-	HASH_SEQ_STATUS scan;
-	sigset_t	saved;
-
-	if (flight.watch_bytes <= WATCH_BYTES)
-		return;
-	client_enter_library(&saved);
-	hash_seq_init(&scan, watches);
-	while ((watch = hash_seq_search(&scan)) != NULL)
-		remove_from_library(watch);
-	client_leave_library(&saved);
-	fired_deleted = false;
-	fire_all_watches();
+	client_leave_library();
 }
 
 /* The types of watches that the library uses up for an event. */
@@ -697,10 +667,14 @@ flight_hold_back(void)
 void
 flight_end(void)
 {
+	Watch	   *watch;
+	HASH_SEQ_STATUS scan;
 	uint32		owner;
 	RequestAnswer answer;
 
-	fire_all_watches();
+	hash_seq_init(&scan, watches);
+	while ((watch = hash_seq_search(&scan)) != NULL)
+		fire_watch(watch);
 	while (flight_next_fired(&owner, &answer))
 		;
 	forget_list(&again);
@@ -762,8 +736,7 @@ flight_disconnect(void)
 		op->parent_lost = op->request.kind == REQUEST_MKDIR ||
 			op->request.kind == REQUEST_MKDIRS;
 	}
-	drop_brief_watches();
-	bound_watches();
+	drop_watches();
 }
 
 /* Send the first operations of a list as one multi. */
@@ -928,10 +901,6 @@ plan_flight(FlightPlan *plan)
 	int			count = 0;
 
 	memset(plan, 0, sizeof(*plan));
-	dlist_init(&plan->ahead);
-	dlist_init(&plan->writes);
-	dlist_init(&plan->groups);
-	dlist_init(&plan->behind);
 	flying_reset(flying);
 	dlist_foreach_modify(iter, &again)
 	{
@@ -967,14 +936,13 @@ flight_send_alone(uint32_t owner, const Request *request)
 {
 	dlist_head	list = DLIST_STATIC_INIT(list);
 	Operation  *op = operation_make(owner, request);
-	sigset_t	saved;
 
 	dlist_push_tail(&list, &op->node);
 	if (!flight_is_out())
 		flight.sent_ms = zk_now_ms();
-	client_enter_library(&saved);
+	client_enter_library();
 	send_first(&list);
-	client_leave_library(&saved);
+	client_leave_library();
 	return op;
 }
 
@@ -989,18 +957,17 @@ void
 flight_send(int64 now_ms)
 {
 	FlightPlan	plan;
-	sigset_t	saved;
 
 	if (dlist_is_empty(&submitted) && dlist_is_empty(&again))
 		return;
 	flight.sent_ms = now_ms;
 	plan_flight(&plan);
-	client_enter_library(&saved);
+	client_enter_library();
 	send_all(&plan.ahead);
 	send_writes(&plan.writes);
 	send_writes(&plan.groups);
 	send_all(&plan.behind);
-	client_leave_library(&saved);
+	client_leave_library();
 }
 
 /*

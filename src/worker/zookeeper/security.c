@@ -181,14 +181,13 @@ static char *
 find_library_problem(void)
 {
 	static bool initialized = false;
-	sigset_t	saved;
 	int			rc;
 
 	if (initialized)
 		return NULL;
-	client_enter_library(&saved);
+	client_enter_library();
 	rc = sasl_client_init(NULL);
-	client_leave_library(&saved);
+	client_leave_library();
 	initialized = rc == 0;
 	return initialized ? NULL :
 		psprintf("could not initialize Cyrus SASL: error %d", rc);
@@ -244,18 +243,17 @@ const SaslParams *
 sasl_params(void)
 {
 	static SaslParams params;
-	sigset_t	saved;
 
 	if (!sasl_is_wanted())
 		return NULL;
 	if (params.callbacks != NULL)
 		return &params;
 
-	client_enter_library(&saved);
+	client_enter_library();
 	params.callbacks =
 		zoo_sasl_make_basic_callbacks(zklock_sasl_user, NULL,
 									  zklock_sasl_password_file);
-	client_leave_library(&saved);
+	client_leave_library();
 
 	if (params.callbacks == NULL)
 		ereport(ERROR,

@@ -617,14 +617,13 @@ static void
 begin_connection(void)
 {
 	zhandle_t  *handle = client.handle;
-	sigset_t	saved;
 
-	client_enter_library(&saved);
+	client_enter_library();
 	while (session.next_auth[0] != '\0' &&
 		   zoo_add_auth(handle, "digest", session.next_auth,
 						strlen(session.next_auth), NULL, NULL) == ZOK)
 		session.next_auth += strlen(session.next_auth) + 1;
-	client_leave_library(&saved);
+	client_leave_library();
 	client.connected = true;
 	session.checked = false;
 	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))

@@ -2472,6 +2472,19 @@ deadlock_tick(Deadlocks *d, int64_t now)
 		}
 }
 
+/*
+ * deadlock_is_loading
+ *		May %waits have what is of before this connection, or worker?
+ *
+ * Until it has not, no contender may be deleted: a confirm of before would let
+ * a deadlock be ended that it was part of.
+ */
+bool
+deadlock_is_loading(const Deadlocks *d)
+{
+	return d->connected && !d->loaded && !ZK_MUTATED(ZK_CYCLE_LOADS_BEHIND);
+}
+
 /* Is a scan to be made, as soon as possible? */
 bool
 deadlock_wants_scan(const Deadlocks *d)

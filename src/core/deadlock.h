@@ -211,6 +211,7 @@ extern void deadlock_answer(Deadlocks *d, const RequestAnswer *answer,
 							int64_t now);
 extern void deadlock_tick(Deadlocks *d, int64_t now);
 
+extern bool deadlock_is_loading(const Deadlocks *d);
 extern bool deadlock_wants_scan(const Deadlocks *d);
 extern int64_t deadlock_wake(const Deadlocks *d);
 extern bool deadlock_request(Deadlocks *d, Request *request);

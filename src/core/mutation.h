@@ -126,6 +126,7 @@ typedef enum ZkMutation
 	ZK_CYCLE_LEFTOVERS_STAY,	/* leave there what the worker before has
 								 * left */
 	ZK_CYCLE_LOOKS_AHEAD,		/* do not look behind our own write */
+	ZK_CYCLE_LOADS_BEHIND,		/* do not wait for what is left of before */
 	ZK_CYCLE_NO_RESCAN,			/* what was published is taken to be
 								 * there still */
 	ZK_CYCLE_ENDS_LATE,			/* it is published at the next scan that an

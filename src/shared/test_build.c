@@ -107,6 +107,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"cycle_keeper_unchecked", ZK_CYCLE_KEEPER_UNCHECKED, false},
 	{"cycle_leftovers_stay", ZK_CYCLE_LEFTOVERS_STAY, false},
 	{"cycle_looks_ahead", ZK_CYCLE_LOOKS_AHEAD, false},
+	{"cycle_loads_behind", ZK_CYCLE_LOADS_BEHIND, false},
 	{"cycle_no_rescan", ZK_CYCLE_NO_RESCAN, false},
 	{"cycle_ends_late", ZK_CYCLE_ENDS_LATE, false},
 	{"cycle_sought_is_done", ZK_CYCLE_SOUGHT_IS_DONE, false},

@@ -27,7 +27,8 @@
  * and must not come behind its own delete.  What a batch that fails contains
  * is sent again, perhaps behind the rest of its flight.  So our creates and
  * deletes are in no batch: flight.c sends them in the order of submission,
- * before it sends the deletes of contenders.
+ * before it sends the deletes of contenders.  On a new connection nothing else
+ * is sent before those of what a worker of before may have left.
  *
  * Reads.  Any client may have written what is read, so each read begins with a
  * stat: no text is read that is not ephemeral or is longer than ours are, and
@@ -283,6 +284,7 @@ carry_out(void)
 	while (deadlock_outcome(deadlock.core, &outcome))
 		report(&outcome);
 	log_complaint(deadlock_complaint(deadlock.core));
+	session_let_first(deadlock_is_loading(deadlock.core) ? deadlock.owner : 0);
 }
 
 /*

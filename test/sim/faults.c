@@ -291,6 +291,12 @@ faults_begin(int64_t from, int64_t to)
 		kinds = 1u << COLLECT_DIRECTORIES | 1u << HANG_SESSION;
 		pause_us = 200000;
 	}
+	/* what a worker leaves of its waits to the next one */
+	if (workload_is_tangled() && !workload_is_losing() && sim_chance(200000))
+	{
+		kinds = 1u << TERMINATE_WORKER | 1u << CANCEL_BACKEND;
+		pause_us = sim_chance(500000) ? 50000 : 500000;
+	}
 	/* they excuse much: not often, unless claims are to be lost */
 	if (!sim_chance(workload_has_claims() ? 600000 : 200000))
 		kinds &= ~(1u << EXPIRE_SESSION);

@@ -161,6 +161,13 @@ workload_is_losing(void)
 	return losing;
 }
 
+/* Are locks taken in any order, and many? */
+bool
+workload_is_tangled(void)
+{
+	return tangled;
+}
+
 /* Does each commit ask for a proof? */
 bool
 workload_asks_always(void)

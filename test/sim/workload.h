@@ -32,6 +32,7 @@ extern int	workload_path_bytes(void);
 extern bool workload_is_unchecked(void);
 extern bool workload_asks_always(void);
 extern bool workload_is_losing(void);
+extern bool workload_is_tangled(void);
 extern bool workload_counter_ends(void);
 extern bool workload_has_passing_names(void);
 extern bool workload_has_claims(void);

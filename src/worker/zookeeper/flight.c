@@ -859,6 +859,9 @@ plan_operation(FlightPlan *plan, Operation *op)
 	dlist_head *list;
 	bool		found;
 
+	if (flight.first != NOBODY && op->owner != flight.first &&
+		!operation_is_check(op))
+		return false;
 	owner = flying_insert(flying, op->owner, &found);
 	if (!found)
 	{

@@ -25,6 +25,7 @@ typedef struct Flight
 								 * again */
 	int64		sent_ms;		/* zk_now_ms() when the latest was sent */
 	int64		resend_ms;		/* zk_now_ms() before which none is sent */
+	uint32		first;			/* see session_let_first(), or NOBODY */
 } Flight;
 
 extern Flight flight;

@@ -361,6 +361,17 @@ session_submit(uint32_t owner, const Request *request)
 }
 
 /*
+ * session_let_first
+ *		Until the next call, send no requests but those of this owner, and
+ *		heartbeats; 0: send all.
+ */
+void
+session_let_first(uint32 owner)
+{
+	flight.first = owner;
+}
+
+/*
  * session_make_uuid
  *		Make a random UUID for a znode, by which it is found if the answer
  *		to its create is lost.

@@ -54,6 +54,7 @@ extern uint32 session_add_owner(RequestHandler handler, void *data);
 extern void session_remove_owner(uint32 owner);
 extern void session_submit(uint32_t owner,
 						   const Request *request);
+extern void session_let_first(uint32 owner);
 extern void session_make_uuid(uint8 uuid[ZNODE_UUID_BYTES]);
 extern const char *host_name(void);
 extern void session_directory_deleted(const char *directory);

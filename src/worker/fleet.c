@@ -28,7 +28,8 @@
  *
  * ZooKeeper may be restored from an older copy in which our session is alive:
  * then it has what we have released since, and lacks what we have acquired.
- * The stat of each write of our znode shows that (member_mark()).  So it is
+ * The stat of each write of our znode shows that (member_mark()), and a stat
+ * ahead of the next one if the answer is lost.  So it is
  * written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
  * more than that can be missed.  If ZooKeeper was restored, the session is
@@ -68,6 +69,8 @@
 /* The requests, in their order; each is sent only if it is needed. */
 typedef enum FleetStep
 {
+	STEP_LOOK,					/* stat our znode, if a write of it may have
+								 * been carried out or not */
 	STEP_LEAVE,					/* delete our znode below another root */
 	STEP_MAKE,					/* create %clusters, with its parents */
 	STEP_ASK,					/* get its ACL, unless all is to be open */
@@ -87,6 +90,7 @@ static struct
 	bool		dirty;			/* our znode may be missing or outdated */
 	bool		joined;			/* it exists, with "data" */
 	bool		standby;		/* "data" say so */
+	bool		unsure;			/* of a write of it the answer is lost */
 	bool		unmarked;		/* it is to be written as it is, */
 	int64		mark_at_ms;		/* but not before this zk_now_ms() */
 	bool		made;			/* STEP_MAKE was tried */
@@ -166,7 +170,7 @@ fleet_end_session(void)
 {
 	fleet.out = 0;
 	fleet.dirty = true;
-	fleet.joined = false;
+	fleet.joined = fleet.unsure = false;
 	memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
 	fleet.info.node[0] = fleet.info.id[0] = fleet.info.root[0] = '\0';
 	session_write_fleet(&fleet.info);
@@ -177,7 +181,7 @@ static void
 request(FleetStep step, RequestKind kind)
 {
 	bool		is_root = step == STEP_ASK_ROOT || step == STEP_CLOSE_ROOT;
-	bool		is_ours = step == STEP_LEAVE || step >= STEP_ENTER;
+	bool		is_ours = step <= STEP_LEAVE || step >= STEP_ENTER;
 	char		path[ZNODE_PATH_SIZE];
 	Request		op = {.kind = kind,.serial = step,.path = path};
 
@@ -296,13 +300,14 @@ on_closed(const RequestAnswer *in)
 	fleet.open_logged = refused;
 }
 
-/* Our znode has been written: is that later than the write before? */
+/* Our znode is as its stat says: is that later than the write before? */
 static bool
-is_later(const RequestAnswer *in)
+is_later(const RequestAnswer *in, bool written)
 {
 	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
-									in->version);
+									in->version, written);
 
+	session_write_fleet(&fleet.info);
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 
@@ -310,7 +315,7 @@ is_later(const RequestAnswer *in)
 static void
 on_written(const RequestAnswer *in)
 {
-	bool		later = in->result != REQUEST_OK || is_later(in);
+	bool		later = in->result != REQUEST_OK || is_later(in, true);
 
 	if (fleet.info.dropped && !fleet.dirty)
 		fleet.info.dropped = fleet.info.root_set = false;
@@ -338,10 +343,16 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 	{
 		/* of a write when joined, repeat that */
 		*(fleet.joined ? &fleet.unmarked : &fleet.dirty) = true;
+		fleet.unsure = fleet.info.mark.czxid != 0;
 		return;
 	}
 	switch ((FleetStep) in->serial)
 	{
+		case STEP_LOOK:
+			fleet.unsure = false;
+			if (in->result == REQUEST_OK && !is_later(in, false))
+				fleet.restored();
+			break;
 		case STEP_LEAVE:
 			fleet.info.root_set = false;
 			memset(&fleet.info.mark, 0, sizeof(fleet.info.mark));
@@ -393,6 +404,7 @@ fleet_attach(void (*restored) (void))
 	session_ignore_changes(fleet.owner);
 	session_read_fleet(&fleet.info);
 	fleet.dirty = true;
+	fleet.unsure = fleet.info.mark.czxid != 0;
 }
 
 /* If our znode says that we are a standby, check for a promotion. */
@@ -438,6 +450,11 @@ fleet_run(void)
 	fleet.unmarked |= member_is_missed();
 	if ((!fleet.dirty && !(fleet.unmarked && fleet.joined)) || is_barred())
 		return;
+	if (fleet.unsure)
+	{
+		request(STEP_LOOK, REQUEST_STAT);
+		return;
+	}
 	if (!fleet.dirty)
 	{
 		if (zk_now_ms() >= fleet.mark_at_ms)

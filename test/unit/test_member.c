@@ -321,27 +321,32 @@ marks(void **state)
 	MemberMark	mark = {0};
 
 	(void) state;
-	assert_true(member_mark(&mark, 20, 10, 1));
-	assert_true(member_mark(&mark, 21, 10, 2));
-	assert_true(member_mark(&mark, 30, 10, 9)); /* others write it, too */
+	assert_true(member_mark(&mark, 20, 10, 1, true));
+	assert_true(member_mark(&mark, 21, 10, 2, true));
+	assert_true(member_mark(&mark, 30, 10, 9, true)); /* others write it, too */
 
 	/* restored: one server, then an ensemble in a higher epoch */
-	assert_false(member_mark(&mark, 29, 10, 10));
-	assert_true(member_mark(&mark, 30, 10, 11));
-	assert_false(member_mark(&mark, 40, 35, 1)); /* the copy has none */
-	assert_true(member_mark(&mark, 41, 35, 2));
-	assert_true(member_mark(&mark, 42, 35, 3));
-	assert_false(member_mark(&mark, 1000, 35, 3));
-	assert_true(member_mark(&mark, 1001, 35, 4));
-	assert_false(member_mark(&mark, 2000, 35, 1));
-	assert_false(member_mark(&mark, 2000, 36, 2));
+	assert_false(member_mark(&mark, 29, 10, 10, true));
+	assert_true(member_mark(&mark, 30, 10, 11, true));
+	assert_false(member_mark(&mark, 40, 35, 1, true)); /* the copy has none */
+	assert_true(member_mark(&mark, 41, 35, 2, true));
+	assert_true(member_mark(&mark, 42, 35, 3, true));
+	assert_false(member_mark(&mark, 1000, 35, 3, true));
+	assert_true(member_mark(&mark, 1001, 35, 4, true));
+
+	/* behind a write whose answer is lost: not done, done, lost by a copy */
+	assert_true(member_mark(&mark, 1001, 35, 4, false));
+	assert_true(member_mark(&mark, 1005, 35, 5, false));
+	assert_false(member_mark(&mark, 2000, 35, 5, false));
+	assert_false(member_mark(&mark, 2000, 35, 1, true));
+	assert_false(member_mark(&mark, 2000, 36, 2, true));
 
 	/* the highest version, and the one that follows */
 	memset(&mark, 0, sizeof(mark));
-	assert_true(member_mark(&mark, 3000, 40, INT32_MAX));
-	assert_true(member_mark(&mark, 3001, 40, INT32_MIN));
-	assert_true(member_mark(&mark, 3002, 40, INT32_MIN + 1));
-	assert_false(member_mark(&mark, 3003, 40, INT32_MAX));
+	assert_true(member_mark(&mark, 3000, 40, INT32_MAX, true));
+	assert_true(member_mark(&mark, 3001, 40, INT32_MIN, true));
+	assert_true(member_mark(&mark, 3002, 40, INT32_MIN + 1, true));
+	assert_false(member_mark(&mark, 3003, 40, INT32_MAX, true));
 }
 
 static void

@@ -915,10 +915,11 @@ member_fleet(int64_t czxid, int64_t ctime, char fleet[MEMBER_FLEET_SIZE])
 
 /*
  * member_mark
- *		Note the stat of an acknowledged write of our znode, which was sent
- *		after the previous write had been answered.
+ *		Note the stat of our znode: "written", of an acknowledged write, which
+ *		was sent after the previous write had been answered; or behind one
+ *		whose answer is lost.
  *
- * Returns false if that proves that ZooKeeper has lost the previous write,
+ * Returns false if that proves that ZooKeeper has lost the write noted before,
  * because it was restored from an older copy.  A server that lags proves
  * nothing, but it acknowledges no write before it has caught up.  A restored
  * ensemble may begin an epoch with a higher zxid; then the version of the data
@@ -928,10 +929,13 @@ member_fleet(int64_t czxid, int64_t ctime, char fleet[MEMBER_FLEET_SIZE])
  * a removal by somebody else ends the session as well.
  */
 bool
-member_mark(MemberMark *mark, int64_t zxid, int64_t czxid, int32_t version)
+member_mark(MemberMark *mark, int64_t zxid, int64_t czxid, int32_t version,
+			bool written)
 {
 	bool		later = zxid > mark->zxid;
 
+	if (!written && zxid == mark->zxid)
+		return true;
 	if (czxid != mark->czxid)
 		later = later && mark->czxid == 0;
 	else if ((int32_t) ((uint32_t) version - (uint32_t) mark->version) <= 0)

@@ -203,6 +203,6 @@ extern const char *member_conflict_text(int bit);
 extern void member_fleet(int64_t czxid, int64_t ctime,
 						 char fleet[MEMBER_FLEET_SIZE]);
 extern bool member_mark(MemberMark *mark, int64_t zxid, int64_t czxid,
-						int32_t version);
+						int32_t version, bool written);
 
 #endif							/* ZKLOCK_NOTE_H */

@@ -1746,11 +1746,17 @@ check_grace_us(void)
 	return grace_us;
 }
 
-/* Had the cycle ended just before, or was there a fault since then? */
+/*
+ * Had the cycle, or the one that may have gone on, ended just before, or was
+ * there a fault since then?
+ */
 static bool
 had_just_ended(const Client *client, int64_t at)
 {
-	return at < disturbed_until || at - client->cycle_ended_at <= grace_us;
+	int64_t		ended_at = client->went_on_until > client->cycle_ended_at ?
+		client->went_on_until : client->cycle_ended_at;
+
+	return at < disturbed_until || at - ended_at <= grace_us;
 }
 
 /* The act that has ended this wait, or NULL. */

@@ -53,9 +53,6 @@ PG_FUNCTION_INFO_V1(zk_fleet);
 /* The most instances that are compared, which takes time in the square. */
 #define MAX_MEMBERS			1000
 
-/* How long the instances are remembered for an error's hint, in ms. */
-#define KNOWN_MS			1000
-
 /* Of all locks, so many are listed and read together. */
 #define LOCKS_AT_A_TIME		100
 
@@ -1148,48 +1145,60 @@ read_owner(const ZkKey *key, int timeout_ms, StringInfo owner)
 	return true;
 }
 
+/* Read the instances of the fleet, and remember them. */
+static void
+read_instances(int timeout_ms)
+{
+	const ZkReadNode **nodes;
+	int			nread = read_members(zk_now_ms() + timeout_ms, &nodes);
+	ZkInstance *instances;
+	int			n = 0;
+
+	if (nread < 0)
+		return;
+	instances = palloc0(nread * sizeof(ZkInstance));
+	for (int i = 0; i < nread; i++)
+	{
+		Member		member;
+
+		parse_member(&member, nodes[i]);
+		if (member_is_gone(nodes[i]) || !(member.words & MEMBER_ID))
+			continue;
+		strlcpy(instances[n].id, member.id, WORD_VALUE_SIZE);
+		strlcpy(instances[n].cluster_name, member.cluster_name,
+				WORD_VALUE_SIZE);
+		strlcpy(instances[n].host, member.host, WORD_VALUE_SIZE);
+		instances[n++].port = member.port;
+	}
+	instances_write(instances, n);
+	pfree(instances);
+}
+
 /*
  * read_instance
  *		Which instance of the fleet has this id, by its name and address; false
  *		if none has, or it is not known within the timeout.
  *
- * Anybody can make up ids, so the instances are remembered, and a session reads
- * them again only when it is a while since it has.
+ * Anybody can make up ids, so the instances are read again only when it is a
+ * while since they were.
  *
  * Errors: 57014 canceled; out of memory.
  */
 bool
 read_instance(const char *id, int timeout_ms, StringInfo buf)
 {
-	static Member *members = NULL;
-	static int	n = 0;
-	static int64 read_ms = 0;
-	const ZkReadNode **nodes;
-	int			nread;
+	ZkInstance	instance;
+	bool		known;
+	bool		found = instances_find(id, &instance, &known);
 
-	if (read_ms == 0 || zk_now_ms() - read_ms >= KNOWN_MS)
+	if (!known)
 	{
-		nread = read_members(zk_now_ms() + timeout_ms, &nodes);
-		if (nread < 0)
-			return false;
-		if (members)
-			pfree(members);
-		members = NULL;
-		n = 0;
-		members = MemoryContextAlloc(TopMemoryContext,
-									 Max(nread, 1) * sizeof(Member));
-		for (int i = 0; i < nread; i++)
-			if (!member_is_gone(nodes[i]))
-				parse_member(&members[n++], nodes[i]);
-		read_ms = zk_now_ms();
+		read_instances(timeout_ms);
+		found = instances_find(id, &instance, &known);
 	}
-	for (int i = 0; i < n; i++)
-		if ((members[i].words & MEMBER_ID) && strcmp(members[i].id, id) == 0)
-		{
-			appendStringInfo(buf, "\"%s\" (host %s, port %d)",
-							 text_of_string(members[i].cluster_name),
-							 text_of_string(members[i].host), members[i].port);
-			return true;
-		}
-	return false;
+	if (found)
+		appendStringInfo(buf, "\"%s\" (host %s, port %d)",
+						 text_of_string(instance.cluster_name),
+						 text_of_string(instance.host), instance.port);
+	return found;
 }

@@ -14,7 +14,7 @@
  *
  * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
  * inside any other, guards the fields of SessionShared; only the worker
- * writes.
+ * writes, but for the instances, which the backend writes that has read them.
  * The fields of ProofShared have no lock, but for a spinlock around the
  * worker's latch: each is an atomic, and only the worker writes lease_until_ms
  * and "given".  Backends read them before their
@@ -51,6 +51,9 @@ typedef struct SessionShared
 	char		auths[ZK_AUTHS_SIZE];	/* the worker's, without a lock */
 	ZkFleetInfo fleet;
 	pg_atomic_flag member_there;	/* clear: see member_miss() */
+	int64		instances_ms;	/* when they were read, as of zk_now_ms() */
+	int			ninstances;
+	ZkInstance	instances[ZK_KNOWN_INSTANCES];
 } SessionShared;
 
 /* Whether the session is alive. */
@@ -298,6 +301,44 @@ session_write_fleet(const ZkFleetInfo *info)
 {
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
 	shared->fleet = *info;
+	LWLockRelease(session_lock);
+}
+
+/*
+ * instances_find
+ *		The instance with this id, of those that were read last; false if there
+ *		is none, or they were read too long ago.  *known: they were not.
+ */
+bool
+instances_find(const char *id, ZkInstance *instance, bool *known)
+{
+	bool		found = false;
+
+	LWLockAcquire(session_lock, LW_SHARED);
+	*known = shared->instances_ms != 0 &&
+		zk_now_ms() - shared->instances_ms < ZK_KNOWN_MS;
+	for (int i = 0; *known && !found && i < shared->ninstances; i++)
+		if (strcmp(shared->instances[i].id, id) == 0)
+		{
+			*instance = shared->instances[i];
+			found = true;
+		}
+	LWLockRelease(session_lock);
+	return found;
+}
+
+/*
+ * instances_write
+ *		These are the instances of the fleet, or as many as are remembered.
+ */
+void
+instances_write(const ZkInstance *instances, int n)
+{
+	LWLockAcquire(session_lock, LW_EXCLUSIVE);
+	shared->ninstances = Min(n, ZK_KNOWN_INSTANCES);
+	memcpy(shared->instances, instances,
+		   shared->ninstances * sizeof(ZkInstance));
+	shared->instances_ms = zk_now_ms();
 	LWLockRelease(session_lock);
 }
 

@@ -98,6 +98,19 @@ typedef struct ZkFleetInfo
 	bool		root_set;		/* the root likewise: we have set its ACL */
 } ZkFleetInfo;
 
+/* How many instances of the fleet are remembered, and how long, in ms. */
+#define ZK_KNOWN_INSTANCES	64
+#define ZK_KNOWN_MS			1000
+
+/* An instance of the fleet, as it was read last. */
+typedef struct ZkInstance
+{
+	char		id[WORD_VALUE_SIZE];	/* prefix of its claims' tokens */
+	char		cluster_name[WORD_VALUE_SIZE];
+	char		host[WORD_VALUE_SIZE];
+	int			port;
+} ZkInstance;
+
 /* module load */
 extern void session_info_request_shmem(void);
 extern void session_info_startup_shmem(void);
@@ -113,6 +126,8 @@ extern void proof_wake_waiters(void);
 extern void worker_wake(void);
 
 /* backends */
+extern bool instances_find(const char *id, ZkInstance *instance, bool *known);
+extern void instances_write(const ZkInstance *instances, int n);
 extern void member_miss(void);
 extern uint32 proof_ask(void);
 extern bool proof_is_given(uint32 ticket);

@@ -2474,10 +2474,11 @@ deadlock_tick(Deadlocks *d, int64_t now)
 
 /*
  * deadlock_is_loading
- *		May %waits have what is of before this connection, or worker?
+ *		May %waits still have confirms from before this connection, or of the
+ *		worker before?
  *
- * Until it has not, no contender may be deleted: a confirm of before would let
- * a deadlock be ended that it was part of.
+ * As long as it may, no contender may be deleted: with such a confirm, another
+ * instance could end a deadlock after the contender's wait has ended.
  */
 bool
 deadlock_is_loading(const Deadlocks *d)

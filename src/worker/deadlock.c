@@ -27,8 +27,8 @@
  * and must not come behind its own delete.  What a batch that fails contains
  * is sent again, perhaps behind the rest of its flight.  So our creates and
  * deletes are in no batch: flight.c sends them in the order of submission,
- * before it sends the deletes of contenders.  On a new connection nothing else
- * is sent before those of what a worker of before may have left.
+ * before it sends the deletes of contenders.  On a new connection, what a
+ * former worker may have left is deleted before anything else is sent.
  *
  * Reads.  Any client may have written what is read, so each read begins with a
  * stat: no text is read that is not ephemeral or is longer than ours are, and

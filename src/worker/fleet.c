@@ -28,9 +28,9 @@
  *
  * ZooKeeper may be restored from an older copy in which our session is alive:
  * then it has what we have released since, and lacks what we have acquired.
- * The stat of each write of our znode shows that (member_mark()), and a stat
- * ahead of the next one if the answer is lost.  So it is
- * written after each connect, to check the previous writes, and after any
+ * The stat of each write of our znode shows that (member_mark()).  If the
+ * answer to a write is lost, the znode is read before it is written again.  It
+ * is written after each connect, to check the previous writes, and after any
  * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
  * more than that can be missed.  If ZooKeeper was restored, the session is
  * ended; so it is if our znode is missing and made again.  What has been seen
@@ -307,7 +307,6 @@ is_later(const RequestAnswer *in, bool written)
 	bool		later = member_mark(&fleet.info.mark, in->mzxid, in->czxid,
 									in->version, written);
 
-	session_write_fleet(&fleet.info);
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 
@@ -338,6 +337,8 @@ on_written(const RequestAnswer *in)
 static void
 on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 {
+	bool		later;
+
 	fleet.out--;
 	if (in->result == REQUEST_UNKNOWN)
 	{
@@ -350,7 +351,9 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 	{
 		case STEP_LOOK:
 			fleet.unsure = false;
-			if (in->result == REQUEST_OK && !is_later(in, false))
+			later = in->result != REQUEST_OK || is_later(in, false);
+			session_write_fleet(&fleet.info);
+			if (!later)
 				fleet.restored();
 			break;
 		case STEP_LEAVE:

@@ -537,8 +537,8 @@ permit_want(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES], int permits,
  * behind a write of our own.  The place in the queue is kept, and what is read
  * ahead of queueing is not read again.  A node in "leases" that is found while
  * the permit is still being waited for is deleted; since the lock is kept, this
- * only costs time.  "sequence" is that
- * of a permit that was granted, else NULL.  "out" is overwritten.
+ * only costs time.  "sequence" is that of a permit that was granted, else NULL.
+ * "out" is overwritten.
  */
 void
 permit_resume(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES],

@@ -166,7 +166,8 @@ typedef struct Turn
 								 * had to wait */
 	int64_t		busy_at;		/* when one that had it, or waited, was the last
 								 * to end that */
-	int64_t		writer_at;		/* when an exclusive wait was the last to end */
+	int64_t		writer_at;		/* when an exclusive wait was the last to end,
+								 * or, without a worker, the next one starts */
 	int64_t		nobody_at;		/* since when nobody has it; 0: somebody has */
 	int64_t		spare_at;		/* the same of the last permit */
 }			Turn;
@@ -700,7 +701,9 @@ check_want_end(int number)
 		busy_here[clients[number].instance][clients[number].names[i]] =
 			sim_now();
 		if (clients[number].mode == SIM_EXCLUSIVE)
-			turn->writer_at = sim_now();
+			turn->writer_at = sim_now() +
+				(instance_worker(instance_at(clients[number].instance)) ?
+				 0 : SIM_RESTART_US);
 		if (clients[number].nnames > 1)
 			turn->contender = 0;	/* it may have had it meanwhile */
 	}
@@ -1923,9 +1926,9 @@ may_be_behind_victim(const Client *client)
 }
 
 /*
- * The same where a writer has given up, or its process has ended: if its whole
- * instance has, the znode stays until the session ends, or the next worker
- * deletes it.
+ * The same where a writer has given up, or its process has ended: without a
+ * worker, or if its whole instance has ended, the znode stays until the next
+ * worker deletes it, or the session ends.
  */
 static bool
 may_be_behind_gone(const Client *client)

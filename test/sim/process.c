@@ -315,7 +315,7 @@ bury(Process *process)
 
 static void start_worker(void *arg);
 
-/* The worker has ended: the postmaster starts another, a second later. */
+/* The worker has ended: the postmaster starts another. */
 static void
 restart_worker(Instance *instance)
 {
@@ -323,7 +323,7 @@ restart_worker(Instance *instance)
 
 	life[0] = instance->number;
 	life[1] = instance->life;
-	sim_at(sim_now() + 1000000, start_worker, life);
+	sim_at(sim_now() + SIM_RESTART_US, start_worker, life);
 }
 
 static Process *

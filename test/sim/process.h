@@ -38,6 +38,9 @@ typedef struct InstanceOptions
 	const char *mutation;		/* or NULL */
 } InstanceOptions;
 
+/* So long after the end of a worker, the postmaster starts another. */
+#define SIM_RESTART_US			1000000
+
 extern void copies_open(const char *program, int n, bool debugged);
 extern void processes_begin(void);
 extern void processes_end(void);

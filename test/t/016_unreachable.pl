@@ -25,7 +25,7 @@ my $dead = '127.0.0.1:' . PostgreSQL::Test::Cluster::get_free_port();
 my $two = zk_cluster('two', $zk,
 	'zklock.servers' => "$dead," . $zk->connstr,
 	'zklock.session_timeout' => '4s');
-my $one = zk_cluster('one', $zk, 'zklock.session_timeout' => '4s');
+my $one = zk_cluster('one', $zk, 'zklock.session_timeout' => '12s');
 
 wait_connected($_) for ($one, $two);
 for my $round (1 .. 2)

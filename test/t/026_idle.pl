@@ -29,7 +29,10 @@ use ZooKeeper;
 
 die "needs ZKLOCK_TEST_INSTALL\n" unless $ENV{ZKLOCK_TEST_INSTALL};
 my $pings = 3;
-my $timeout = 3;
+
+# In seconds.  No connection is to be lost, not even where all processes stand
+# still now and then.
+my $timeout = $ENV{ZKLOCK_TEST_PAUSES} ? 4 * $ENV{ZKLOCK_TEST_PAUSES} : 3;
 
 my $proxy = ZkProxy->new;
 my $zk = ZooKeeper->new;

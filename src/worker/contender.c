@@ -887,9 +887,7 @@ static void
 note_queue(Contender *contender, unsigned report)
 {
 	if ((report & RECIPE_REPORT_GRANTED) && contender->revokes)
-	{
 		stats_revoke_wait(slot_key(contender->slot));
-	}
 	if (report & (RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED))
 	{
 		contender->answer_due_ms = 0;
@@ -1174,9 +1172,7 @@ learn(const Contender *contender)
 		return;
 	slot_read_use(contender->slot, &use);
 	if (use.revoked && !status_is_ending())
-	{
 		stats_revoked(slot_key(contender->slot));
-	}
 	if (use.dropped_at != 0)
 		habits_dropped(contender->directory, contender->recipe->kind,
 					   contender->recipe->sequence, &use);

@@ -31,7 +31,7 @@ use Time::HiRes qw(sleep time);
 use ZkWire;
 use ZooKeeper;
 
-our @EXPORT = qw(zk_cluster zk_clusters retire value lock_dir contender_bytes contenders wait_contenders
+our @EXPORT = qw(zk_cluster zk_clusters no_pauses retire value lock_dir contender_bytes contenders wait_contenders
   wait_no_contenders all_contenders observe_through wait_accepting
   wait_connected wait_state wait_last_error worker_of session_of session_file
   stop_worker wait_next_worker next_worker end_session lose_session
@@ -185,6 +185,21 @@ sub zk_clusters
 
 		zk_cluster($name, $zk, %of);
 	} @$names;
+}
+
+=pod
+
+=item no_pauses()
+
+The rest of the test file is about sessions that a stop of all processes would end:
+ZKLOCK_TEST_PAUSES has no effect while it runs.
+
+=cut
+
+sub no_pauses
+{
+	append_to_file("$ENV{TESTDATADIR}/no_pauses.$$", '') if $ENV{ZKLOCK_TEST_PAUSES};
+	return;
 }
 
 =pod

@@ -299,6 +299,7 @@ live_through(
 # From here on, sessions are to expire, or take most of their time to find out
 #
 
+no_pauses();
 for my $node ($a, $b)
 {
 	value($node, q{ALTER SYSTEM SET zklock.session_timeout = '4s'});

@@ -57,7 +57,7 @@ sub pasted { return as_role($_[0], $role{ $_[1] } // 'monitor', $page->named($_[
 my $zk = ZooKeeper->new;
 $zk->start;
 my $client = $zk->client(timeout => 60);
-my ($a, $b) = zk_clusters($zk, [qw(a b)], 'zklock.session_timeout' => '4s');
+my ($a, $b) = zk_clusters($zk, [qw(a b)], 'zklock.session_timeout' => '12s');
 
 # What a block of the page shows in an instance.
 sub ask
@@ -150,7 +150,7 @@ $zk->stop;
 until_shows($a, 'down check', qr/^(suspended|connecting)\|[^\n]*refused/m);
 logged($a, 'lost the connection to ZooKeeper', $log);
 like(slurp_file($a->logfile, $log),
-	qr/DETAIL:  Locks and places in queues are kept if the session is resumed within its timeout of 4000 ms\./,
+	qr/DETAIL:  Locks and places in queues are kept if the session is resumed within its timeout of 12000 ms\./,
 	'the log says until when locks are kept');
 fails($a, "SELECT zk_lock('stock/17')", '57P03');
 $zk->start;

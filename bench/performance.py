@@ -20,7 +20,7 @@ TABLE = [
      "`pg_advisory_xact_lock`", ("usual", "advisory", 1, "cycle_p50")),
     ("64 sessions, a lock each, with the defaults (cycles/s)",
      ("distinct", "zklock-h", 64, "rate"), "Redis", ("distinct", "redis", 64, "rate")),
-    ("16 sessions over four instances, nine of ten takes of a name by one, with the defaults"
+    ("8 sessions over four instances, nine of ten takes of a name by one, with the defaults"
      " (cycles/s)", ("zipf", "zklock-h", 90, "rate"),
      "the same with `retain_time = 0`", ("zipf", "zklock", 90, "rate")),
     ("a lone lock, until it is granted (p50, µs)", ("lone", "zklock", 1, "acquire_p50"),

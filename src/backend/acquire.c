@@ -722,13 +722,13 @@ want_slot(HeldLock *lock, const ZkProcLock *wish, SlotWait *wait)
 }
 
 /*
- * Make holds of these locks that the call has pushed, asked for in this mode,
- * the session's: all or none.
+ * Make the latest holds of these locks, which are the transaction's, the
+ * session's: all or none.
  *
  * Done last, so that an earlier error leaves no hold behind.
  */
 static void
-acquire_for_session(HeldLock **locks, int nlocks, bool shared)
+acquire_for_session(HeldLock **locks, int nlocks)
 {
 	volatile int n = 0;
 
@@ -750,7 +750,7 @@ acquire_for_session(HeldLock **locks, int nlocks, bool shared)
 	for (int i = 0; i < nlocks; i++)
 	{
 		heavyweight_unlock(&locks[i]->heavyweight, false, 1);
-		hold_move_to_session(locks[i], shared);
+		hold_move_to_session(locks[i]);
 	}
 }
 
@@ -1053,7 +1053,7 @@ acquire_attempt(const ZkRequest *request, SlotWait *wait)
 	if (outcome == ZK_ACQUIRED)
 	{
 		for (int i = 0; i < attempt.nlocks; i++)
-			hold_push(attempt.locks[i]);
+			hold_push(attempt.locks[i], request->kind == ZNODE_READER);
 		attempt_succeed();
 	}
 	else
@@ -1209,12 +1209,11 @@ acquire_locks(const ZkRequest *request, ZkResult *result)
 	{
 		/* without waiting, as in acquire_for_session() */
 		(void) heavyweight_lock(&locks[i]->heavyweight, false, false, -1);
-		hold_push(locks[i]);
+		hold_push(locks[i], request->kind == ZNODE_READER);
 		warn_of_old_hold(locks[i]);
 	}
 	if (request->session)
-		acquire_for_session(locks, request->nkeys,
-							request->kind == ZNODE_READER);
+		acquire_for_session(locks, request->nkeys);
 	return result->outcome = ZK_ACQUIRED;
 }
 
@@ -1346,7 +1345,8 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
  * call->slots.which, or the outcome of the failure.
  *
  * We have the heavyweight locks of what we wait for in ZooKeeper, so no
- * backend of this instance can take it in the other mode: see take_slot().
+ * backend of this instance can take it in the other mode: see take_slot() in
+ * acquire.c.
  */
 static ZkOutcome
 wait_for_any(AnyCall *call)
@@ -1407,14 +1407,14 @@ hold_any(AnyCall *call, int which)
 	wait->result->key = &lock->key;
 	acquire_count(wait, lock);
 	ZK_FAIL_AT("taken");
-	hold_push(lock);
+	hold_push(lock, lock->kind == ZNODE_READER);
 	release_heavyweights(call, lock);
 	attempt_end_any(&call->slots, lock);
 	wait->result->name = key_name(&lock->key);
 	acquire_taken(wait, lock);
 	acquire_end(call->request, wait, lock);
 	if (call->request->session)
-		acquire_for_session(&lock, 1, false);
+		acquire_for_session(&lock, 1);
 }
 
 /*

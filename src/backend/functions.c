@@ -683,8 +683,8 @@ zk_try_acquire(PG_FUNCTION_ARGS)
 /*
  * zk_unlock(name text) returns boolean
  *
- * Undo the latest hold of a lock or semaphore, the transaction's ahead of the
- * session's; false and a WARNING if there is none.  Errors: those of the name, as in zk_lock().
+ * Undo the latest hold of a lock or semaphore; false and a WARNING if there is
+ * none.  Errors: those of the name, as in zk_lock().
  */
 Datum
 zk_unlock(PG_FUNCTION_ARGS)

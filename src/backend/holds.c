@@ -3,24 +3,28 @@
  * holds.c
  *		The locks that this backend holds, and their scopes.
  *
- * Each successful call is a hold, of the session or of the transaction, and
- * counted.  When the last hold is removed, the slot is dropped and the
- * heavyweight lock released.  That is acquired once for each hold, in the name
- * of the session or of the current (sub)transaction, and always in the mode of
+ * Each successful call is a hold, pushed on the lock's stack.  When the last
+ * hold is removed, the slot is dropped and the heavyweight lock released.  A
+ * trigger may take one lock a million times, so adjacent holds that do not
+ * differ are one entry of the stack, with a count.
+ *
+ * A hold belongs to the session or to the transaction.  A transaction-scoped
+ * hold remembers its subtransaction, as PostgreSQL's resource owners do for
+ * the heavyweight lock.  That is acquired once for each hold, in the name of
+ * the session or of the current (sub)transaction, and always in the mode of
  * the first hold.
  *
- * The transaction's holds are counted by subtransaction, as PostgreSQL's
- * resource owners count the heavyweight lock's: in a level for each one that
- * has taken or undone any.  If it is rolled back, its level is dropped; if it
- * is released, its level becomes part of its parent's.  A trigger may be in a
- * subtransaction a million times while a thousand locks are held, so the end
- * of a subtransaction visits only the locks that it has touched.
+ * A trigger may be in a subtransaction a million times while a thousand locks
+ * are held.  So the end of a subtransaction visits only locks that it has
+ * touched, and there only the entries above the latest transaction-scoped hold
+ * that is older than it and not undone.  Transaction-scoped holds below that
+ * cannot have been undone since, because the latest is always undone first;
+ * and session-scoped holds do not change.
  *
- * A hold that is undone, but cannot be removed yet, is counted as undone, and
- * goes with the transaction: one of the transaction's in the level of the
- * subtransaction that has undone it, whose rollback restores it; one of the
- * session's for good, as with advisory locks.  No level, with those below it,
- * has undone more than they have taken; so the lowest has taken some.
+ * A hold that is undone, but cannot be removed yet, is marked.  The latest is
+ * undone first, so each entry above a marked transaction-scoped one is marked
+ * or session-scoped, or of a claim.  Session-scoped holds may be marked in any
+ * order.
  *
  * A lock that becomes a claim at COMMIT, or that the transaction holds because
  * it uses one, has a hold for that, which zk_unlock() does not undo.  It is
@@ -30,7 +34,7 @@
  * all that use it, not that of the lock; it goes with its resource owner.
  *
  * Only the callback before the commit may throw, so the functions that end
- * holds allocate nothing; make_room() is called before memory is needed.
+ * holds allocate nothing; stack_make_room() is called before memory is needed.
  *
  * Unless zklock.advisory_locks is on, pg_advisory_unlock_all() releases the
  * heavyweight locks of session-scoped holds, and we do not notice that.  The
@@ -62,18 +66,32 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
-/* What a subtransaction has done with a lock, and those that it includes. */
-typedef struct HoldLevel
+/* How a hold concerns a claim. */
+typedef enum ClaimHold
 {
-	SubTransactionId subid;
-	int64		taken;			/* holds that it has taken */
-	int64		undone;			/* holds that it has undone: its own, or those
-								 * of the levels below */
-	bool		ends_claim;		/* it ends the lock's claim at COMMIT */
-} HoldLevel;
+	CLAIM_HOLD_NONE,
+	CLAIM_HOLD_LASTS,			/* the first hold: it becomes a claim, or is
+								 * there because the transaction uses one */
+	CLAIM_HOLD_ENDS				/* it ends that claim at COMMIT */
+} ClaimHold;
+
+/* An entry of the stack: holds that do not differ. */
+typedef struct Hold
+{
+	SubTransactionId subid;		/* that the holds belong to; Invalid:
+								 * session */
+	SubTransactionId undone;	/* in which zk_unlock marked them, or Invalid;
+								 * Top for the session's, since these marks
+								 * are not rolled back */
+	bool		session;
+	bool		shared;			/* asked for as shared; only of locks that
+								 * stand for advisory locks */
+	ClaimHold	claim;
+	int64		count;			/* number of holds */
+} Hold;
 
 static HTAB *held_table = NULL; /* all HeldLocks, by key */
-static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* those held */
+static dlist_head held_list = DLIST_STATIC_INIT(held_list); /* nholds > 0 */
 
 /* Locks that the current subtransactions have touched, the innermost first. */
 static dlist_head touched_list = DLIST_STATIC_INIT(touched_list);
@@ -83,50 +101,189 @@ static LocalTransactionId wrote_in = InvalidLocalTransactionId;
 
 static void release_at_exit(int code, Datum arg);
 
-/* Have memory for one more level. */
-static void
-make_room(HeldLock *lock)
-{
-	int			newmax = Max(lock->maxlevels * 2, 2);
-
-	if (lock->nlevels < lock->maxlevels)
-		return;
-	if (lock->levels == NULL)
-		lock->levels = MemoryContextAlloc(TopMemoryContext,
-										  newmax * sizeof(HoldLevel));
-	else
-		lock->levels = repalloc_huge(lock->levels, newmax * sizeof(HoldLevel));
-	lock->maxlevels = newmax;
-}
-
-/* The level of a subtransaction, the innermost one; there is room for it. */
-static HoldLevel *
-level_of(HeldLock *lock, SubTransactionId subid)
-{
-	if (lock->nlevels == 0 || lock->levels[lock->nlevels - 1].subid != subid)
-		lock->levels[lock->nlevels++] = (HoldLevel) {.subid = subid};
-	return &lock->levels[lock->nlevels - 1];
-}
-
-/* The transaction's holds that are neither undone nor of a claim. */
-static int64
-count_of_transaction(const HeldLock *lock)
-{
-	int64		live = 0;
-
-	for (int i = 0; i < lock->nlevels; i++)
-		live += lock->levels[i].taken - lock->levels[i].undone;
-	return live - hold_is_of_claim(lock);
-}
-
-/* Does the transaction end the lock's claim, if it commits now? */
+/* Are the holds of this entry marked? */
 static bool
-ends_claim(const HeldLock *lock)
+hold_is_undone(const Hold *hold)
 {
-	for (int i = 0; i < lock->nlevels; i++)
-		if (lock->levels[i].ends_claim)
+	return hold->undone != InvalidSubTransactionId;
+}
+
+/* Do these entries differ in number only? */
+static bool
+are_alike(const Hold *hold, const Hold *other)
+{
+	return hold->session == other->session && hold->subid == other->subid &&
+		hold->undone == other->undone && hold->shared == other->shared &&
+		hold->claim == other->claim;
+}
+
+/* Have memory for one more entry. */
+static void
+stack_make_room(HoldStack *stack)
+{
+	int			newmax = stack->maxholds == 0 ? 2 : stack->maxholds * 2;
+
+	if (stack->nholds < stack->maxholds)
+		return;
+	if (stack->holds == NULL)
+		stack->holds = MemoryContextAlloc(TopMemoryContext,
+										  newmax * sizeof(Hold));
+	else
+		stack->holds = repalloc_huge(stack->holds, newmax * sizeof(Hold));
+	stack->maxholds = newmax;
+}
+
+static void
+stack_free(HoldStack *stack)
+{
+	if (stack->holds)
+		pfree(stack->holds);
+	memset(stack, 0, sizeof(*stack));
+}
+
+/* Push holds, for which there is memory. */
+static void
+stack_add(HoldStack *stack, Hold added)
+{
+	Hold	   *top = stack->nholds > 0 ?
+	&stack->holds[stack->nholds - 1] : NULL;
+
+	if (added.session)
+		stack->nsession += added.count;
+	if (hold_is_undone(&added))
+		stack->nundone += added.count;
+	if (top && are_alike(top, &added))
+		top->count += added.count;
+	else
+		stack->holds[stack->nholds++] = added;
+}
+
+/*
+ * Pop all entries but the lowest "kept".
+ *
+ * Their memory can still be read: the caller goes through them from below, and
+ * pushes those that stay, which take no more room than before.
+ */
+static void
+stack_take_off(HoldStack *stack, int kept)
+{
+	for (int i = kept; i < stack->nholds; i++)
+	{
+		if (stack->holds[i].session)
+			stack->nsession -= stack->holds[i].count;
+		if (hold_is_undone(&stack->holds[i]))
+			stack->nundone -= stack->holds[i].count;
+	}
+	stack->nholds = kept;
+}
+
+/* Pop the latest hold, which is not marked; true if it was the session's. */
+static bool
+stack_take_off_latest(HoldStack *stack)
+{
+	Hold	   *hold = &stack->holds[stack->nholds - 1];
+	bool		session = hold->session;
+
+	Assert(!hold_is_undone(hold));
+	if (session)
+		stack->nsession--;
+	if (--hold->count == 0)
+		stack->nholds--;
+	return session;
+}
+
+/*
+ * The number of the latest entry that is neither marked nor of a claim, or -1.
+ */
+static int
+stack_latest_live(const HoldStack *stack)
+{
+	for (int i = stack->nholds - 1; i >= 0; i--)
+		if (!hold_is_undone(&stack->holds[i]) &&
+			stack->holds[i].claim == CLAIM_HOLD_NONE)
+			return i;
+	return -1;
+}
+
+/* Is there a hold that ends a claim? */
+static bool
+stack_ends_claim(const HoldStack *stack)
+{
+	for (int i = stack->nholds - 1; i >= 0; i--)
+		if (stack->holds[i].claim == CLAIM_HOLD_ENDS)
 			return true;
 	return false;
+}
+
+/* The latest unmarked session-scoped entry in this mode, or -1. */
+static int
+stack_latest_of_session(const HoldStack *stack, bool shared)
+{
+	for (int i = stack->nholds - 1; i >= 0; i--)
+	{
+		const Hold *hold = &stack->holds[i];
+
+		if (hold->session && hold->shared == shared && !hold_is_undone(hold))
+			return i;
+	}
+	return -1;
+}
+
+/*
+ * Mark the latest hold of entry "number" as undone.
+ *
+ * The entry is not marked; all entries above it are, or are of a claim, unless
+ * it is session-scoped.
+ */
+static void
+stack_mark(HoldStack *stack, int number)
+{
+	Hold	   *holds;
+	Hold		marked;
+
+	stack_make_room(stack);
+	holds = stack->holds;
+	marked = holds[number];
+	marked.undone = marked.session ? TopSubTransactionId :
+		GetCurrentSubTransactionId();
+	marked.count = 1;
+	stack->nundone++;
+
+	/* the hold leaves its entry for the one above or below, or a new one */
+	if (--holds[number].count == 0)
+	{
+		stack->nholds--;
+		memmove(&holds[number], &holds[number + 1],
+				(stack->nholds - number) * sizeof(Hold));
+	}
+	else
+		number++;
+	for (int i = number; i >= number - 1; i--)
+	{
+		if (i < 0 || i >= stack->nholds || !are_alike(&holds[i], &marked))
+			continue;
+		holds[i].count++;
+		return;
+	}
+	memmove(&holds[number + 1], &holds[number],
+			(stack->nholds - number) * sizeof(Hold));
+	holds[number] = marked;
+	stack->nholds++;
+}
+
+/* Mark all holds of the session. */
+static void
+stack_mark_session(HoldStack *stack)
+{
+	for (int i = 0; i < stack->nholds; i++)
+	{
+		Hold	   *hold = &stack->holds[i];
+
+		if (!hold->session || hold_is_undone(hold))
+			continue;
+		hold->undone = TopSubTransactionId;
+		stack->nundone += hold->count;
+	}
 }
 
 /*
@@ -162,7 +319,7 @@ holds_next(HeldLock *lock)
 bool
 hold_is_held(const HeldLock *lock)
 {
-	return lock->nlevels > 0 || hold_count_of_session(lock) > 0;
+	return lock->stack.nholds > 0;
 }
 
 /*
@@ -175,14 +332,21 @@ hold_is_of_instance(const HeldLock *lock)
 	return key_is_of_instance(slot_key(lock->proc->slot));
 }
 
+/* Does the session have a hold of the lock, marked or not? */
+static bool
+hold_is_of_session(const HeldLock *lock)
+{
+	return lock->stack.nsession > 0;
+}
+
 /*
  * hold_count_of_session
- *		The number of the session's holds of the lock, undone or not.
+ *		The number of the session's holds of the lock, marked or not.
  */
 int64
 hold_count_of_session(const HeldLock *lock)
 {
-	return lock->session[false].taken + lock->session[true].taken;
+	return lock->stack.nsession;
 }
 
 /*
@@ -217,9 +381,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 	lock = hash_search(held_table, key, HASH_ENTER, &found);
 	if (!found)
 	{
-		lock->levels = NULL;
-		lock->nlevels = lock->maxlevels = 0;
-		memset(lock->session, 0, sizeof(lock->session));
+		memset(&lock->stack, 0, sizeof(lock->stack));
 		lock->touched = InvalidSubTransactionId;
 	}
 	if (!hold_is_held(lock))
@@ -236,7 +398,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 						ShareLock : ExclusiveLock);
 		lock->stats_id = lock_stats_id(path);
 	}
-	make_room(lock);
+	stack_make_room(&lock->stack);
 	return lock;
 }
 
@@ -247,8 +409,7 @@ hold_prepare(const ZkKey *key, ZnodeKind kind, int permits)
 void
 hold_forget(HeldLock *lock)
 {
-	if (lock->levels != NULL)
-		pfree(lock->levels);
+	stack_free(&lock->stack);
 	hash_search(held_table, &lock->key, HASH_REMOVE, NULL);
 }
 
@@ -268,14 +429,23 @@ touch(HeldLock *lock)
 
 /*
  * hold_push
- *		Add a transaction-scoped hold.  There is room for it.
+ *		Add a transaction-scoped hold, asked for in this mode.  There is room
+ *		for it.
  */
 void
-hold_push(HeldLock *lock)
+hold_push(HeldLock *lock, bool shared)
 {
+	Hold		hold = {
+		.subid = GetCurrentSubTransactionId(),
+		.undone = InvalidSubTransactionId,
+		.session = false,
+		.shared = shared && key_is_advisory(&lock->key),
+		.count = 1
+	};
+
 	if (!hold_is_held(lock))
 		dlist_push_tail(&held_list, &lock->node);
-	level_of(lock, GetCurrentSubTransactionId())->taken++;
+	stack_add(&lock->stack, hold);
 	touch(lock);
 }
 
@@ -291,8 +461,9 @@ void
 hold_push_of_claim(HeldLock *lock, int claim)
 {
 	if (claim < 0)
-		hold_push(lock);
-	Assert(count_of_transaction(lock) == 1 && hold_count_of_session(lock) == 0);
+		hold_push(lock, false);
+	Assert(lock->stack.nholds == 1 && lock->stack.holds[0].count == 1);
+	lock->stack.holds[0].claim = CLAIM_HOLD_LASTS;
 	lock->claim = claim;
 	lock->uses_claim = claim < 0;
 }
@@ -305,8 +476,17 @@ hold_push_of_claim(HeldLock *lock, int claim)
 void
 hold_end_claim(HeldLock *lock)
 {
-	make_room(lock);
-	level_of(lock, GetCurrentSubTransactionId())->ends_claim = true;
+	Hold		hold = {
+		.subid = GetCurrentSubTransactionId(),
+		.undone = InvalidSubTransactionId,
+		.claim = CLAIM_HOLD_ENDS,
+		.count = 1
+	};
+
+	if (stack_ends_claim(&lock->stack))
+		return;
+	stack_make_room(&lock->stack);
+	stack_add(&lock->stack, hold);
 	touch(lock);
 }
 
@@ -363,7 +543,7 @@ become_claim(HeldLock *lock)
 static void
 show_scope(HeldLock *lock)
 {
-	bool		session = hold_count_of_session(lock) > 0;
+	bool		session = hold_is_of_session(lock);
 
 	if (session != lock->proc->session)
 		slot_set_scope(lock->proc, session);
@@ -371,20 +551,24 @@ show_scope(HeldLock *lock)
 
 /*
  * hold_move_to_session
- *		Make a hold that the subtransaction has taken, in this mode, the
- *		session's.
+ *		Make the latest hold, which is the transaction's, the session's.
  *
  * The caller does the same for the heavyweight lock.
  */
 void
-hold_move_to_session(HeldLock *lock, bool shared)
+hold_move_to_session(HeldLock *lock)
 {
-	HoldLevel  *level = level_of(lock, GetCurrentSubTransactionId());
+	Hold		hold = {
+		.subid = InvalidSubTransactionId,
+		.undone = InvalidSubTransactionId,
+		.session = true,
+		.shared = lock->stack.holds[lock->stack.nholds - 1].shared,
+		.count = 1
+	};
 
-	lock->session[shared && key_is_advisory(&lock->key)].taken++;
-	level->taken--;
-	if (level->taken == 0 && level->undone == 0)
-		lock->nlevels--;
+	/* there is room: the hold has an entry of its own, or needed none */
+	(void) stack_take_off_latest(&lock->stack);
+	stack_add(&lock->stack, hold);
 	show_scope(lock);
 }
 
@@ -404,7 +588,7 @@ hold_report_lost(const ZkKey *key, bool committing)
 			 errmsg("could not commit because lock \"%s\" has been lost", name) :
 			 errmsg("lock \"%s\" has been lost", name),
 			 errdetail("The ZooKeeper session of this server has ended."),
-			 lock && hold_count_of_session(lock) > 0 ?
+			 lock && hold_is_of_session(lock) ?
 			 errhint("Retry the transaction when you have unlocked the lock: until then every transaction of this session fails.") :
 			 errhint("Retry the transaction.")));
 }
@@ -431,50 +615,58 @@ settle_held(HeldLock *lock)
 }
 
 /*
- * Remove the session's holds, all or those that are undone, with their
- * heavyweight locks.  The lock is gone afterwards if no hold is left.
+ * Remove the holds for which "goes" is true, and release the heavyweight lock
+ * for the session's.  For the transaction's the resource owner does so, or
+ * this function if "transaction_too".  The lock is gone afterwards if no hold
+ * is left.
  */
 static void
-remove_of_session(HeldLock *lock, bool all)
+remove_holds(HeldLock *lock, bool (*goes) (const Hold *), bool transaction_too)
 {
 	Heavyweight heavyweight = lock->heavyweight;
-	int64		removed = 0;
+	int			nholds = lock->stack.nholds;
+	int64		of_session = 0;
+	int64		of_transaction = 0;
 
-	for (int shared = 0; shared <= 1; shared++)
+	stack_take_off(&lock->stack, 0);
+	for (int i = 0; i < nholds; i++)
 	{
-		HoldCount  *count = &lock->session[shared];
-		int64		goes = all ? count->taken : count->undone;
+		Hold		hold = lock->stack.holds[i];
 
-		removed += goes;
-		count->taken -= goes;
-		count->undone = 0;
+		if (!goes(&hold))
+			stack_add(&lock->stack, hold);
+		else if (hold.session)
+			of_session += hold.count;
+		else
+			of_transaction += hold.count;
 	}
 	settle_held(lock);
-	heavyweight_unlock(&heavyweight, true, removed);
+	heavyweight_unlock(&heavyweight, true, of_session);
+	if (transaction_too)
+		heavyweight_unlock(&heavyweight, false, of_transaction);
 }
 
-/*
- * Remove all undone holds, with their heavyweight locks.  The transaction is
- * in no savepoint, so it has one level, or none.
- */
+/* Remove the latest hold of any scope, if no hold is marked. */
 static void
-remove_undone(HeldLock *lock)
+remove_latest(HeldLock *lock)
 {
 	Heavyweight heavyweight = lock->heavyweight;
-	int64		removed = 0;
+	bool		session = stack_take_off_latest(&lock->stack);
 
-	if (lock->nlevels > 0)
-	{
-		HoldLevel  *level = &lock->levels[0];
+	settle_held(lock);
+	heavyweight_unlock(&heavyweight, session, 1);
+}
 
-		removed = level->undone;
-		level->taken -= removed;
-		level->undone = 0;
-		if (level->taken == 0)
-			lock->nlevels = 0;
-	}
-	remove_of_session(lock, false);
-	heavyweight_unlock(&heavyweight, false, removed);
+static bool
+ends_with_transaction(const Hold *hold)
+{
+	return !hold->session || hold_is_undone(hold);
+}
+
+static bool
+is_of_session(const Hold *hold)
+{
+	return hold->session;
 }
 
 /*
@@ -490,74 +682,72 @@ holds_may_go(void)
 }
 
 /*
- * Undo a hold, the session's in this mode or the transaction's: at once, or
- * with the transaction.  False if all are undone, or there is none.  Warns if
- * the lock has been lost meanwhile.
+ * Undo the latest hold of entry "number", which stack_mark() may mark: at
+ * once, or with the transaction.  Warns if the lock has been lost meanwhile.
  */
-static bool
-undo_hold(HeldLock *lock, bool session, bool shared)
+static void
+undo_hold(HeldLock *lock, int number)
 {
-	HoldCount  *count = &lock->session[shared];
-
-	if (session ? count->taken == count->undone :
-		count_of_transaction(lock) <= 0)
-		return false;
 	if (!slot_is_mine(lock->proc))
 		ereport(WARNING,
 				(errmsg("lock \"%s\" has been lost", key_name(&lock->key)),
 				 errdetail("The ZooKeeper session of this server has ended.")));
 
-	if (session)
-		count->undone++;
+	if (holds_may_go() && lock->stack.nundone == 0 &&
+		number == lock->stack.nholds - 1)
+		remove_latest(lock);
 	else
 	{
-		make_room(lock);
-		level_of(lock, GetCurrentSubTransactionId())->undone++;
+		stack_mark(&lock->stack, number);
 		touch(lock);
+		if (holds_may_go())
+			remove_holds(lock, hold_is_undone, true);
 	}
-	if (holds_may_go())
-		remove_undone(lock);
-	return true;
 }
 
 /*
  * hold_release
- *		Undo a hold under a key: the transaction's latest that is not undone,
- *		or else one of the session's.
+ *		Undo the latest hold under a key that is not undone yet.
  *
- * If possible, it is removed at once; else it goes with the transaction.
- * Returns false if there is no such hold.  Warns if the lock has been lost
- * meanwhile.
+ * If possible, it is removed at once; else it is only marked, and goes with
+ * the transaction.  Returns false if there is no such hold.  Warns if the lock
+ * has been lost meanwhile.
  */
 bool
 hold_release(const ZkKey *key)
 {
 	HeldLock   *lock = hold_find(key);
+	int			latest;
 
-	return lock != NULL &&
-		(undo_hold(lock, false, false) || undo_hold(lock, true, false) ||
-		 undo_hold(lock, true, true));
+	if (lock == NULL || (latest = stack_latest_live(&lock->stack)) < 0)
+		return false;
+	undo_hold(lock, latest);
+	return true;
 }
 
 /*
  * hold_release_advisory
- *		As hold_release(), for a session-scoped hold asked for in this mode:
- *		what pg_advisory_unlock() undoes.
+ *		As hold_release(), for the latest session-scoped hold asked for in this
+ *		mode: what pg_advisory_unlock() undoes.
  */
 bool
 hold_release_advisory(HeldLock *lock, bool shared)
 {
-	return undo_hold(lock, true, shared);
+	int			latest = stack_latest_of_session(&lock->stack, shared);
+
+	if (latest < 0)
+		return false;
+	undo_hold(lock, latest);
+	return true;
 }
 
 /* Undo all session-scoped holds of a lock, which may be gone afterwards. */
 static void
 undo_session_holds(HeldLock *lock)
 {
-	for (int shared = 0; shared <= 1; shared++)
-		lock->session[shared].undone = lock->session[shared].taken;
+	stack_mark_session(&lock->stack);
 	if (holds_may_go())
-		remove_undone(lock);
+		remove_holds(lock, hold_is_undone, true);
 }
 
 /*
@@ -580,7 +770,7 @@ has_session_holds(void)
 	HeldLock   *lock = NULL;
 
 	while ((lock = holds_next(lock)) != NULL)
-		if (hold_count_of_session(lock) > 0)
+		if (hold_is_of_session(lock))
 			return true;
 	return false;
 }
@@ -613,14 +803,14 @@ holds_release_advisory(void)
 	}
 
 	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
-		if (hold_count_of_session(lock) > 0)
+		if (hold_is_of_session(lock))
 			(void) heavyweight_lock(&lock->heavyweight, false, false, -1);
 	LockReleaseSession(USER_LOCKMETHOD);
 	for (lock = holds_next(NULL); lock != NULL; lock = holds_next(lock))
 	{
-		for (int64 i = 0; i < hold_count_of_session(lock); i++)
+		for (int64 i = 0; i < lock->stack.nsession; i++)
 			(void) heavyweight_lock(&lock->heavyweight, true, false, -1);
-		if (hold_count_of_session(lock) > 0)
+		if (hold_is_of_session(lock))
 			heavyweight_unlock(&lock->heavyweight, false, 1);
 	}
 }
@@ -635,7 +825,8 @@ holds_discard_session(void)
 	dlist_mutable_iter iter;
 
 	dlist_foreach_modify(iter, &held_list)
-		remove_of_session(dlist_container(HeldLock, node, iter.cur), true);
+		remove_holds(dlist_container(HeldLock, node, iter.cur),
+					 is_of_session, true);
 }
 
 /*
@@ -663,27 +854,42 @@ release_at_exit(int code pg_attribute_unused(),
 }
 
 /*
- * A subtransaction ends: what it has done with a lock is undone, or becomes
- * its parent's.  Returns false if no hold of the lock is left.
+ * A subtransaction ends.  If it is rolled back, its holds are removed, and so
+ * are its marks on transaction-scoped holds; its changes of session-scoped
+ * holds stay, as with advisory locks.  If it is released, its holds and marks
+ * become its parent's.  Returns false if no hold of the lock is left.
  */
 static bool
 end_subtransaction(HeldLock *lock, SubTransactionId subid, bool commit,
 				   SubTransactionId parent)
 {
+	int			nholds = lock->stack.nholds;
+	int			first = nholds;
 	bool		left;
 
-	if (lock->nlevels > 0 && lock->levels[lock->nlevels - 1].subid == subid)
+	for (; first > 0; first--)
 	{
-		HoldLevel	ended = lock->levels[--lock->nlevels];
+		const Hold *hold = &lock->stack.holds[first - 1];
 
-		if (commit)
+		if (!hold->session && !hold_is_undone(hold) &&
+			hold->claim == CLAIM_HOLD_NONE && hold->subid < subid)
+			break;
+	}
+
+	stack_take_off(&lock->stack, first);
+	for (int i = first; i < nholds; i++)
+	{
+		Hold		hold = lock->stack.holds[i];
+
+		if (!hold.session && hold.subid == subid)
 		{
-			HoldLevel  *level = level_of(lock, parent);
-
-			level->taken += ended.taken;
-			level->undone += ended.undone;
-			level->ends_claim |= ended.ends_claim;
+			if (!commit)
+				continue;
+			hold.subid = parent;
 		}
+		if (!hold.session && hold.undone == subid)
+			hold.undone = commit ? parent : InvalidSubTransactionId;
+		stack_add(&lock->stack, hold);
 	}
 	left = hold_is_held(lock);
 	settle_held(lock);
@@ -751,18 +957,14 @@ holds_end_transaction(bool commit)
 	dlist_foreach_modify(iter, &held_list)
 	{
 		HeldLock   *lock = dlist_container(HeldLock, node, iter.cur);
-		bool		ends = ends_claim(lock);
+		bool		ends = stack_ends_claim(&lock->stack);
 
 		if (commit && lock->claim >= 0 && !ends)
 			become_claim(lock);
 		else if (commit && ends)
 			drop_held(lock, true);
 		else
-		{
-			/* the heavyweight locks go with their resource owner */
-			lock->nlevels = 0;
-			remove_of_session(lock, false);
-		}
+			remove_holds(lock, ends_with_transaction, false);
 	}
 }
 

@@ -19,12 +19,18 @@
 #include "shared/key.h"
 #include "shared/slots.h"
 
-/* Holds of the session. */
-typedef struct HoldCount
+/*
+ * The holds of one lock, in the order of their acquisition; private to
+ * holds.c.  All zero: no hold, no memory.
+ */
+typedef struct HoldStack
 {
-	int64		taken;
-	int64		undone;			/* of these, they go with the transaction */
-} HoldCount;
+	int			nholds;			/* entries */
+	int			maxholds;
+	struct Hold *holds;			/* the latest is the last */
+	int64		nsession;		/* number of the session's holds */
+	int64		nundone;		/* number of marked holds */
+} HoldStack;
 
 typedef struct HeldLock
 {
@@ -41,13 +47,8 @@ typedef struct HeldLock
 	bool		uses_claim;		/* the slot is held beside a claim */
 
 	/* private to holds.c */
-	struct HoldLevel *levels;	/* of the transaction, the innermost last */
-	int			nlevels;
-	int			maxlevels;
-	HoldCount	session[2];		/* [1]: asked for as shared, and stands for an
-								 * advisory lock */
-	dlist_node	node;			/* in held_list, unless being acquired: then
-								 * there is no hold */
+	HoldStack	stack;			/* empty: being acquired */
+	dlist_node	node;			/* in held_list, unless that is empty */
 	SubTransactionId touched;	/* in which the holds may have changed;
 								 * Invalid: in none but Top */
 	dlist_node	touched_node;	/* in touched_list, unless Invalid */
@@ -72,11 +73,11 @@ extern bool hold_is_held(const HeldLock *lock);
 extern bool hold_is_of_instance(const HeldLock *lock);
 extern int64 hold_count_of_session(const HeldLock *lock);
 extern void hold_forget(HeldLock *lock);
-extern void hold_push(HeldLock *lock);
+extern void hold_push(HeldLock *lock, bool shared);
 extern void hold_push_of_claim(HeldLock *lock, int claim);
 extern void hold_end_claim(HeldLock *lock);
 extern bool hold_is_of_claim(const HeldLock *lock);
-extern void hold_move_to_session(HeldLock *lock, bool shared);
+extern void hold_move_to_session(HeldLock *lock);
 extern bool hold_release(const ZkKey *key);
 extern bool hold_release_advisory(HeldLock *lock, bool shared);
 extern void hold_report_lost(const ZkKey *key, bool committing);

@@ -727,28 +727,21 @@ check_acquired_row(int number, int row)
 }
 
 /*
- * zk_unlock() has undone the latest hold that was not undone, the transaction's
- * ahead of the session's; "at_once": it does not go with the transaction.
+ * zk_unlock() has undone the latest hold that was not undone; "at_once": it
+ * does not go with the transaction.
  */
 void
 check_unlocked(int number, int name, bool at_once)
 {
 	Client	   *client = &clients[number];
-	Hold	   *undone = NULL;
 
-	for (int i = 0; i < client->nholds; i++)
-	{
-		Hold	   *hold = &client->holds[i];
-
-		if (hold->name == name && hold->until == 0 &&
-			(undone == NULL || undone->session || !hold->session))
-			undone = hold;
-	}
-	if (undone != NULL)
-	{
-		undone->until = sim_now();
-		undone->marked = !at_once;
-	}
+	for (int i = client->nholds - 1; i >= 0; i--)
+		if (client->holds[i].name == name && client->holds[i].until == 0)
+		{
+			client->holds[i].until = sim_now();
+			client->holds[i].marked = !at_once;
+			break;
+		}
 	sim_trace("unlocks %d", name);
 	note_free();
 }

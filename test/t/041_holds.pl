@@ -127,8 +127,7 @@ my %actions = (
 		return "SELECT zk_lock('x', session => true)";
 	},
 	unlock => sub {
-		my ($latest) = sort { $a->{session} <=> $b->{session} }
-		  grep { !$_->{undone} } reverse @holds;
+		my ($latest) = grep { !$_->{undone} } reverse @holds;
 
 		$expected = $latest ? 't' : 'f';
 		undo($latest) if $latest;

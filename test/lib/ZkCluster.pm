@@ -24,6 +24,7 @@ use warnings;
 
 use Carp;
 use Exporter qw(import);
+use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -36,6 +37,10 @@ our @EXPORT = qw(zk_cluster zk_clusters no_pauses retire value lock_dir contende
   wait_connected wait_state wait_last_error worker_of session_of session_file
   stop_worker wait_next_worker next_worker end_session lose_session
   edit_settings alter_system members member_node lock_ephemerals told);
+
+# by which test/lib/pauses knows the processes of this test
+$ENV{ZKLOCK_TEST_PID} = $$;
+my $no_pauses = 0;
 
 # the client that looks, one for each ZooKeeper
 my %observer;
@@ -191,14 +196,26 @@ sub zk_clusters
 
 =item no_pauses()
 
-The rest of the test file is about sessions that a stop of all processes would end:
-ZKLOCK_TEST_PAUSES has no effect while it runs.
+What follows is about sessions that a stop of all processes would end, or about how
+soon something comes: with ZKLOCK_TEST_PAUSES, no process of this test stands still
+until the test is over, or what this returns goes out of scope.
 
 =cut
 
 sub no_pauses
 {
-	append_to_file("$ENV{TESTDATADIR}/no_pauses.$$", '') if $ENV{ZKLOCK_TEST_PAUSES};
+	my $file = join('.', "$ENV{TESTDATADIR}/no_pauses", basename($0, '.pl'), ++$no_pauses, $$);
+
+	append_to_file($file, '') if $ENV{ZKLOCK_TEST_PAUSES};
+	return unless defined wantarray;
+	return bless(\$file, 'ZkCluster::NoPauses');
+}
+
+sub ZkCluster::NoPauses::DESTROY
+{
+	my ($self) = @_;
+
+	unlink $$self if $$self =~ /\.$$\z/;
 	return;
 }
 

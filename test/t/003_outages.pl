@@ -121,6 +121,8 @@ for my $call ("zk_lock('x')", "zk_try_lock('x')", "zk_unlock('x')",
 # ZooKeeper is not there at start
 #
 
+my $no_pauses = no_pauses();
+
 {
 	# a is the last, since its worker is replaced after a while without ZooKeeper
 	$b = zk_cluster('b', $zk, 'zklock.session_timeout' => '30s');
@@ -472,7 +474,11 @@ for my $how ('stop', 'kill9')
 	my $node = $foreign->lock($dir);
 	my @sessions = (waiter($b, 'm', 2), holder($b, 'm2'));
 
-	begin_session($a, '30s') if $how eq 'stop';
+	if ($how eq 'stop')
+	{
+		begin_session($a, '30s');
+		undef $no_pauses;
+	}
 	push @sessions, waiter($a, 'm2', 2);
 	my ($waiter, $holder, $remote) = @sessions;
 	my $queue = sub {
@@ -596,6 +602,7 @@ for my $how ('stop', 'kill9')
 
 {
 	# really expired: the worker hangs for longer than the session lives
+	$no_pauses = no_pauses();
 	set_and_reload($a, 'connected', 'zklock.session_timeout' => '2s');
 	my $holder = holder($a, 'l');
 	my $remote = waiter($b, 'l', 2);
@@ -620,6 +627,7 @@ for my $how ('stop', 'kill9')
 
 {
 	begin_session($a, '30s');
+	undef $no_pauses;
 	my $script = PostgreSQL::Test::Utils::tempdir . '/random';
 	append_to_file($script, "\\set i random(1, 1000)\nSELECT zk_lock('random' || :i);\n");
 	my $run = sub {
@@ -681,6 +689,7 @@ for my $how ('stop', 'kill9')
 {
 	# The answers to two creates are lost, and one of them is not wanted any
 	# more: the server gets them from a connection that is gone when it goes on.
+	$no_pauses = no_pauses();
 	set_and_reload($b, 'connected', 'zklock.session_timeout' => '6s');
 	my $session = session_of($b);
 
@@ -701,6 +710,7 @@ for my $how ('stop', 'kill9')
 	$_->quit for ($wanted, $unwanted);
 	works($b, 'lost answers');
 	set_and_reload($b, 'connected', 'zklock.session_timeout' => '30s');
+	undef $no_pauses;
 }
 
 #
@@ -795,6 +805,7 @@ for my $how ('stop', 'kill9')
 	works($b, 'started again');
 
 	# with a hold and a wait, and no ZooKeeper to tell
+	$no_pauses = no_pauses();
 	set_and_reload($b, 'connected', 'zklock.session_timeout' => '4s');
 	for my $how ('pause', 'kill9')
 	{

@@ -24,6 +24,7 @@ $zk->start;
 my $proxy = ZkProxy->new;
 my $servers = $zk->connstr_through($proxy, 'a');
 my $foreign = $zk->client(timeout => 60);
+no_pauses();	# the odd servers grant sessions of 4 s
 my $a = zk_cluster('a', $zk, 'zklock.servers' => $servers, 'zklock.session_timeout' => '60s');
 
 #

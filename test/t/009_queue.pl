@@ -546,6 +546,7 @@ comes_to(sub { [ all_contenders($zk) ] }, [], 'no contender is left');
 #
 
 {
+	my $no_pauses = no_pauses();
 	my $c = zk_cluster('c', $zk, %settings, 'zklock.session_timeout' => '2s');
 	my $holder = busy_holder($c, 'away');
 	my %no_session = (

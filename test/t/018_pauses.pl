@@ -16,6 +16,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new;
 $zk->start;
 
+no_pauses();
 my ($a, $b) = map { zk_cluster($_, $zk, 'zklock.session_timeout' => '6s') } qw(a b);
 
 # The stock is in a third instance, where the others change it.

@@ -397,6 +397,7 @@ $_->stop for ($a, $b);
 # ZooKeeper has been away for longer than the lease
 #
 
+no_pauses();
 my $foreign = $zk->client(timeout => 60);
 my $proxy = ZkProxy->new;
 my $c = zk_cluster('c', $zk,

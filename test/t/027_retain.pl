@@ -298,6 +298,7 @@ is(sql($b, "SELECT zk_try_acquire('p', 2)")->{out}, 't', 'a permit goes at trans
 #
 
 {
+	my $no_pauses = no_pauses();
 	my $d = zk_cluster('d', $zk, %settings,
 		'zklock.session_timeout' => '4s',
 		'zklock.handoff_quantum' => '10ms',

@@ -35,12 +35,13 @@ sub ephemerals
 	return defined $leader ? lock_ephemerals($zk, $leader) // -1 : -1;
 }
 
-# How many sessions the servers have seen expire.
+# How many sessions of the instance, which last for 20 s, the servers have seen
+# expire.
 sub expired
 {
 	my $n = 0;
 
-	$n += () = slurp_file($zk->logfile($_)) =~ /Expiring session/g for 0 .. 2;
+	$n += () = slurp_file($zk->logfile($_)) =~ /Expiring session \w+, timeout of 20000ms/g for 0 .. 2;
 	return $n;
 }
 

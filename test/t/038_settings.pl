@@ -142,6 +142,7 @@ $session->quit;
 # taken away, without a restart: the default, as if there had never been one
 $a->restart;
 last_error($a);
+my $no_pauses = no_pauses();
 edit_settings($a, 'zklock.servers' => undef, 'zklock.session_timeout' => '2s');
 $a->reload;
 wait_shown($a, 'zklock.servers', 'localhost:2181');
@@ -152,6 +153,7 @@ pass('taken away and reloaded: the default');
 
 # in the file that ALTER SYSTEM writes, and on the command line
 edit_settings($a, %right, 'zklock.session_timeout' => '10min');
+undef $no_pauses;
 $a->append_conf('postgresql.auto.conf', "zklock.servers = 'localhost'");
 $a->restart;
 sql_error($a, "SELECT zk_lock('x')", wrong('zklock.servers', qr/^The value is "localhost"\./),

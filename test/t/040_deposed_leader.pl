@@ -245,6 +245,7 @@ $zk->stop;
 		my $zk = ZooKeeper->new(name => 'one');
 		$zk->start;
 		my $c = zk_cluster('c', $zk, 'zklock.session_timeout' => '40s');
+		my $no_pauses = no_pauses();
 		my $d = zk_cluster('d', $zk, 'zklock.session_timeout' => '5s');
 		wait_connected($_) for ($c, $d);
 		my ($of_c, $of_d) = map { scene($zk, $_) } ($c, $d);

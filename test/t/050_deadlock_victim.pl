@@ -274,6 +274,7 @@ $foreign->unlock($_) for ($first_node, $second_node);
 sub logged
 {
 	my ($note) = @_;
+	my $no_pauses = no_pauses();	# the note is read within a second
 	my $node = $foreign->lock(lock_dir('x'));
 	my $s = ZkSession->new($a);
 	my $log = -s $a->logfile;

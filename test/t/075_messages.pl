@@ -287,6 +287,7 @@ my $foreign = $zk->client(timeout => 60);
 
 	# what the library tells of it in the end, without a time that it counts
 	# from a limit of its own
+	no_pauses();
 	$a->append_conf('postgresql.conf', "zklock.session_timeout = '4s'");
 	$a->reload;
 	is(wait_last_error($a, qr/timed out/), 'connection to 127.0.0.1:' . ($zk->ports)[0] . ' timed out',

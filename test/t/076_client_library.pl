@@ -381,6 +381,8 @@ if (!$lacking{SASL})
 	# An instance that is locked out gives its session up: else each try would prolong
 	# it, and nobody get its locks.
 	{
+		my $no_pauses = no_pauses();
+
 		edit_settings($a,
 			'zklock.session_timeout' => '4s',
 			'zklock.sasl_password_file' => put_password(alone => 'open sesame'));
@@ -403,6 +405,7 @@ if (!$lacking{SASL})
 
 	# Locked out after a crash
 	{
+		my $no_pauses = no_pauses();
 		my $crashing = zk_cluster('crashing', $zk,
 			user('shop'),
 			'zklock.session_timeout' => '4s',

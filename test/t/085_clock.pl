@@ -248,6 +248,7 @@ begin_session('60s');
 }
 
 # ... and not later
+no_pauses();
 begin_session('4s');
 {
 	my $holder = holder($a, 'kept');

@@ -23,6 +23,7 @@ sub step { return $page->named($_[0]); }
 
 my $zk = ZooKeeper->new;
 $zk->start;
+no_pauses();
 my ($a, $b) = zk_clusters($zk, [qw(a b)], 'zklock.session_timeout' => '2s');
 
 sub session { return ZkSession->new($_[0] // $a); }

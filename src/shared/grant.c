@@ -60,7 +60,7 @@ slots_attach_worker(void)
 	while ((slot = hash_seq_search(&scan)) != NULL)
 	{
 		slot->mailed = false;
-		turn_new_worker(&slot->turn);
+		turn_unwatched(&slot->turn);
 		if (slot->check_wanted || slot->check_start != 0)
 		{
 			/* a backend that waits for it asks again */
@@ -149,6 +149,12 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 		slot_event(slot, SLOT_GIVEN_UP);
 	slot->mailed = false;
 	watch_wanted = turn_take_ask(&slot->turn);
+	if (slot->state == ZK_SLOT_HELD && slot->check_wanted)
+	{
+		watch_wanted = true;
+		slot->check_start = now;
+	}
+	slot->check_wanted = false;
 	*wanted = slot->contender;
 	if (slot->state == ZK_SLOT_WANTED)
 		mail = ZK_MUTATED(ZK_MAIL_DROPPED) && ++wanted_before % 50 == 0 ?
@@ -156,14 +162,8 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 	else if (slot->state == ZK_SLOT_RELEASING)
 		mail = ZK_MUTATED(ZK_RELEASE_DROPPED) && ++released_before % 50 == 0 ?
 			ZK_MAIL_NOTHING : ZK_MAIL_RELEASE;
-	else if (slot->state == ZK_SLOT_HELD && slot->check_wanted)
-	{
-		mail = ZK_MAIL_CHECK_WRITERS;
-		slot->check_start = now;
-	}
 	else if (watch_wanted)
 		mail = ZK_MAIL_WATCH_QUEUE;
-	slot->check_wanted = false;
 	slot_unlock_last(slot);
 	return mail;
 }
@@ -312,7 +312,7 @@ set_granted(ZkSlot *slot, int64 *check_at)
 	return true;
 }
 
-/* The check that slot_open_mail() asked for is done. */
+/* The list that slot_open_mail() asked for is there. */
 static void
 set_writers_checked(ZkSlot *slot, bool writer_behind)
 {
@@ -384,7 +384,9 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 		granted = set_granted(slot, &check_at);
 	if (report & RECIPE_REPORT_ALONE)
 		turn_alone(&slot->turn);
-	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
+	if (report & RECIPE_REPORT_UNWATCHED)
+		turn_unwatched(&slot->turn);
+	if (report & (RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED))
 		set_writers_checked(slot, (report & RECIPE_REPORT_WRITER) != 0);
 	if (report & RECIPE_REPORT_TOKEN)
 		set_token(slot, token);
@@ -400,15 +402,15 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 }
 
 /*
- * slot_set_unwatched
- *		The worker no longer hears when another contender comes to stand behind
- *		ours.
+ * slot_set_disconnected
+ *		The worker does not hear when another contender comes to stand behind
+ *		ours, until it has a connection.
  */
 void
-slot_set_unwatched(ZkSlot *slot)
+slot_set_disconnected(ZkSlot *slot)
 {
 	slot_lock(slot, LW_EXCLUSIVE);
-	turn_unwatched(&slot->turn);
+	turn_disconnected(&slot->turn);
 	slot_unlock(slot);
 }
 

@@ -22,16 +22,15 @@ typedef enum ZkMail
 {
 	ZK_MAIL_NOTHING,			/* overtaken by events */
 	ZK_MAIL_WANT,
-	ZK_MAIL_CHECK_WRITERS,		/* once: is a writer behind our readers? */
-	ZK_MAIL_WATCH_QUEUE,		/* from now on: is any contender behind us? */
+	ZK_MAIL_WATCH_QUEUE,		/* is any contender behind us? */
 	ZK_MAIL_RELEASE
 } ZkMail;
 
 /* The bits of a step's report that concern the slot. */
 #define SLOT_TOLD \
 	(RECIPE_REPORT_CREATED | RECIPE_REPORT_QUEUED | RECIPE_REPORT_GRANTED | \
-	 RECIPE_REPORT_ALONE | RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER | \
-	 RECIPE_REPORT_TOKEN | RECIPE_REPORT_LOST)
+	 RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED | \
+	 RECIPE_REPORT_UNWATCHED | RECIPE_REPORT_TOKEN | RECIPE_REPORT_LOST)
 
 /* the mail, and all slots */
 extern void slots_attach_worker(void);
@@ -50,7 +49,7 @@ extern void slot_set_uncreated(ZkSlot *slot);
 extern bool slot_requeue(ZkSlot *slot, ZkContender *wanted);
 extern void slot_set_retain_ms(ZkSlot *slot, int32 retain_ms);
 extern void slot_set_stuck(ZkSlot *slot);
-extern void slot_set_unwatched(ZkSlot *slot);
+extern void slot_set_disconnected(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
 extern void slot_read_use(ZkSlot *slot, ZkSlotUse *use);
 extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);

@@ -50,7 +50,7 @@ struct ZkSlot
 	bool		queued:1;		/* WANTED, RELEASING: may take long */
 	bool		asked:1;		/* a backend waits for a contender */
 	bool		mailed:1;		/* in the worker's mail */
-	bool		check_wanted:1; /* see ZK_MAIL_CHECK_WRITERS */
+	bool		check_wanted:1; /* a reader asks for ZK_MAIL_WATCH_QUEUE */
 	bool		writer_behind:1;	/* at checked_at, one was behind our
 									 * readers */
 	bool		has_victim:1;	/* a waiter may have a "victim_of" */

@@ -342,7 +342,7 @@ take(ZkProcLock *proc, int64 now)
 /*
  * May one more reader join those that hold the slot?  Not if an exclusive
  * contender waits behind ours, or that contender would wait forever.  If this
- * is not known well enough, have the worker check for writers.
+ * is not known well enough, have the worker watch the queue.
  */
 static ZkOutcome
 try_join(ZkProcLock *proc)
@@ -353,7 +353,7 @@ try_join(ZkProcLock *proc)
 	bool		fresh;
 
 	/* a check that began after we came is an answer, whatever its age */
-	fresh = age < HANDOFF_QUANTUM_US ||
+	fresh = slot->turn.behind == TURN_ALONE || age < HANDOFF_QUANTUM_US ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
 	if (fresh && slot->writer_behind)

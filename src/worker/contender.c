@@ -906,14 +906,13 @@ note_queue(Contender *contender, unsigned report)
 		set_queued(contender, false);
 		note_owner(contender);
 	}
-	if ((report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE)) &&
-		contender->awaited)
+	if (report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE))
 	{
-		contender->awaited = false;
-		wake_set(WAKE_SCAN, zk_now_ms());
-	}
-	if (report & (RECIPE_REPORT_NO_WRITER | RECIPE_REPORT_WRITER))
 		set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);
+		if (contender->awaited)
+			wake_set(WAKE_SCAN, zk_now_ms());
+		contender->awaited = false;
+	}
 	if (contender->recipe->others && !contender->permit)
 		habits_of_others(contender->directory, contender->recipe->kind);
 }
@@ -1246,11 +1245,11 @@ contenders_expire(void)
 }
 
 /*
- * Have a slot's contender check for writers behind it, or watch the queue; the
- * writer of this instance does not count.
+ * Have a slot's contender list the queue, and watch it; the contender of this
+ * instance in the other mode does not count.
  */
 static void
-queue_behind(ZkSlot *slot, RecipeEvent event)
+watch_queue(ZkSlot *slot)
 {
 	Contender  *contender = find(slot);
 	ZkContender writer;
@@ -1265,7 +1264,7 @@ queue_behind(ZkSlot *slot, RecipeEvent event)
 		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid;
 	if (recipe->has_sibling)
 		memcpy(recipe->sibling, writer.uuid, ZNODE_UUID_BYTES);
-	step(contender, event, NULL);
+	step(contender, RECIPE_WATCH_QUEUE, NULL);
 }
 
 /*
@@ -1279,7 +1278,7 @@ contender_await(Contender *contender)
 		return;
 	contender->awaited = true;
 	if (!watches_queue(contender))
-		queue_behind(contender->slot, RECIPE_WATCH_QUEUE);
+		watch_queue(contender->slot);
 }
 
 /*
@@ -1534,10 +1533,8 @@ contenders_open_mail(void (*over) (const int64 *ends, int n, bool all))
 
 			if (mail == ZK_MAIL_WANT)
 				begin(slot, &wanted);
-			else if (mail == ZK_MAIL_CHECK_WRITERS)
-				queue_behind(slot, RECIPE_CHECK_WRITERS);
 			else if (mail == ZK_MAIL_WATCH_QUEUE)
-				queue_behind(slot, RECIPE_WATCH_QUEUE);
+				watch_queue(slot);
 			else if (mail == ZK_MAIL_RELEASE)
 				release(slot);
 			slot = next;
@@ -1783,8 +1780,8 @@ contenders_watch_queues(bool connected)
 		if (!watches_queue(contender))
 			continue;
 		if (connected)
-			queue_behind(contender->slot, RECIPE_WATCH_QUEUE);
+			watch_queue(contender->slot);
 		else
-			slot_set_unwatched(contender->slot);
+			slot_set_disconnected(contender->slot);
 	}
 }

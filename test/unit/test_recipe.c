@@ -84,7 +84,6 @@ typedef enum Situation
 	AT_WATCHING,				/* the predecessor alone excludes us */
 	AT_WATCHING_OF_TWO,			/* another one does, too */
 	AT_OWNER,
-	AT_OWNER_CHECKING_WRITERS,	/* its list is out */
 	AT_OWNER_REVOCABLE,			/* our own node is watched, or about to be */
 	AT_OWNER_NO_TOKEN,			/* the stat for it was refused */
 	AT_READING_ASKING,		/* will ask an owner ahead that may be idle */
@@ -117,7 +116,7 @@ static const RecipeState situation_state[NSITUATIONS] = {
 	RECIPE_CANCELING, RECIPE_SEARCHING, RECIPE_ABANDONING,
 	RECIPE_SEARCHING, RECIPE_SEARCHING,
 	RECIPE_ABANDONING, RECIPE_READING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
-	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
+	RECIPE_OWNER, RECIPE_OWNER, RECIPE_READING, RECIPE_READING,
 	RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_WATCHING, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER, RECIPE_OWNER,
 	RECIPE_OWNER, RECIPE_LEAVING, RECIPE_LEAVING, RECIPE_READING,
@@ -133,7 +132,6 @@ static const Situation situation_base[NSITUATIONS] = {
 	[AT_ENTERING_UNREAD] = AT_ENTERING,
 	[AT_SEARCHING_REQUEUED] = AT_SEARCHING,
 	[AT_ABANDONING_REQUEUED] = AT_ABANDONING,
-	[AT_OWNER_CHECKING_WRITERS] = AT_OWNER,
 	[AT_OWNER_REVOCABLE] = AT_OWNER,
 	[AT_OWNER_NO_TOKEN] = AT_OWNER,
 	[AT_READING_ASKING] = AT_READING,
@@ -163,7 +161,6 @@ typedef enum Input
 	IN_WANT_UNREAD,				/* its number is likely to own the lock */
 	IN_RELEASE,
 	IN_REQUEUE,
-	IN_CHECK_WRITERS,
 	IN_WATCH_QUEUE,
 	IN_SET_IN_USE,
 	IN_WATCH_REVOCATION,
@@ -281,7 +278,6 @@ static const struct
 {
 	[IN_RELEASE] = {.event = RECIPE_RELEASE},
 	[IN_REQUEUE] = {.event = RECIPE_REQUEUE},
-	[IN_CHECK_WRITERS] = {.event = RECIPE_CHECK_WRITERS},
 	[IN_WATCH_QUEUE] = {.event = RECIPE_WATCH_QUEUE},
 	[IN_SET_IN_USE] = {.event = RECIPE_SET_IN_USE},
 	[IN_WATCH_REVOCATION] = {.event = RECIPE_WATCH_REVOCATION},
@@ -813,37 +809,10 @@ static const Transition transitions[] = {
 	{"ABANDONING: children ok, that and one without order -> LEAVING: delete",
 		AT_ABANDONING_REQUEUED, IN_UNORDERED, RECIPE_LEAVING, "delete", 0, 0},
 
-	{"OWNER: check for writers -> OWNER: children",
-		AT_OWNER, IN_CHECK_WRITERS, RECIPE_OWNER, "children", 0, 0},
 	{"OWNER: watch for a revocation -> OWNER: watch our own node",
 		AT_OWNER, IN_WATCH_REVOCATION, RECIPE_OWNER, "watch(own)", 0, 0},
 	{"OWNER: set unknown -> OWNER: set",
 		AT_OWNER, IN_SET_UNKNOWN, RECIPE_OWNER, "set", 0, 0},
-
-	{"OWNER: looked, children ok, our node only -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_ALONE, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children ok, a writer later than ours -> OWNER: behind",
-		AT_OWNER_CHECKING_WRITERS, IN_SECOND, RECIPE_OWNER, "", RECIPE_REPORT_WRITER, 0},
-	{"OWNER: looked, children ok, only earlier writers -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_THIRD, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children ok, without our node -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_MISSING, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children ok, none -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_EMPTY, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children ok, with those of a semaphore -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_MIXED, RECIPE_OWNER, "", RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children ok, those of a semaphore only -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_MIXED_MISSING, RECIPE_OWNER, "",
-	RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children no node -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_NO_NODE, RECIPE_OWNER, "",
-	RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children refused -> OWNER: alone",
-		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_REFUSED, RECIPE_OWNER, "",
-	RECIPE_REPORT_NO_WRITER, 0},
-	{"OWNER: looked, children unknown -> OWNER: children",
-		AT_OWNER_CHECKING_WRITERS, IN_CHILDREN_UNKNOWN, RECIPE_OWNER, "children",
-	0, 0},
 
 	/* once is enough */
 	{"OWNER: watch for a revocation again -> OWNER",
@@ -1007,9 +976,6 @@ static const Transition transitions[] = {
 	{"READING: children ok, one without order -> OWNER: stat",
 		AT_READING, IN_UNORDERED, RECIPE_OWNER, "stat",
 	RECIPE_REPORT_GRANTED, 0},
-	{"OWNER: looked, children ok, one without order -> OWNER: behind",
-		AT_OWNER_CHECKING_WRITERS, IN_UNORDERED, RECIPE_OWNER, "",
-	RECIPE_REPORT_WRITER, 0},
 	{"OWNER: list ok, one without order -> OWNER: contended",
 		AT_OWNER_LISTING_QUEUE, IN_UNORDERED, RECIPE_OWNER, "",
 	RECIPE_REPORT_CONTENDED, 0},
@@ -1266,7 +1232,6 @@ bring_to(Recipe *recipe, Situation situation)
 		[AT_WATCHING] = {IN_WANT, IN_CREATE_OK, IN_SECOND},
 		[AT_WATCHING_OF_TWO] = {IN_WANT, IN_CREATE_OK, IN_THIRD},
 		[AT_OWNER] = {IN_WANT, IN_CREATE_OK, IN_ALONE},
-		[AT_OWNER_CHECKING_WRITERS] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_CHECK_WRITERS},
 		[AT_OWNER_REVOCABLE] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_WATCH_REVOCATION},
 		[AT_OWNER_NO_TOKEN] = {IN_WANT, IN_CREATE_OK, IN_ALONE, IN_STAT_REFUSED},
 		[AT_READING_ASKING] = {IN_WANT, IN_CREATE_OK},
@@ -1494,7 +1459,7 @@ test_none_sends_nothing(void **state)
 		{AT_SEARCHING, IN_CHILDREN_REFUSED},
 		{AT_ABANDONING, IN_EMPTY}, {AT_OWNER, IN_STAT_NO_NODE},
 		{AT_WATCHING, IN_EXPIRED}, {AT_LEAVING, IN_DELETE_OK},
-		{AT_OWNER_CHECKING_WRITERS, IN_EXPIRED}, {AT_OWNER_REVOCABLE, IN_EXPIRED},
+		{AT_OWNER_REVOCABLE, IN_EXPIRED},
 		{AT_OWNER_RETAINING, IN_EXPIRED}, {AT_OWNER_ALONE, IN_EXPIRED},
 		{AT_OWNER_RETAINING_CONTENDED, IN_STAT_NO_NODE},
 		{AT_WATCHING_RETAINED, IN_EXPIRED},
@@ -2555,122 +2520,25 @@ set_sibling(Recipe *recipe, const uint8_t *uuid)
 		memcpy(recipe->sibling, uuid, ZNODE_UUID_BYTES);
 }
 
-/* A reader checks for writers: only an exclusive contender matters. */
+/* The watch of the queue and that for a revocation do not get mixed up. */
 static void
-test_check_writers(void **state)
-{
-	static const struct
-	{
-		int32_t		sequence;
-		const char *other;
-		unsigned	report;
-	}			checks[] =
-	{
-		{5, R(0000000006), RECIPE_REPORT_NO_WRITER},
-		{5, W(0000000006), RECIPE_REPORT_WRITER},
-		{5, "77777777777777777777777777777777__lock__0000000006",
-		RECIPE_REPORT_WRITER},
-		{5, "77777777777777777777777777777777__rlock__0000000006",
-		RECIPE_REPORT_NO_WRITER},
-		{5, W(0000000004), RECIPE_REPORT_NO_WRITER},
-		{5, "leaves", RECIPE_REPORT_NO_WRITER},
-		{5, R(1999999999), RECIPE_REPORT_NO_WRITER},
-		{5, R(2000000000), RECIPE_REPORT_WRITER},
-		{5, R(-2147483648), RECIPE_REPORT_WRITER},
-		{5, W(-2147483648), RECIPE_REPORT_WRITER},
-		{1999999999, W(2147483647), RECIPE_REPORT_WRITER}
-	};
-
-	(void) state;
-	for (size_t i = 0; i < lengthof(checks); i++)
-	{
-		Recipe		recipe;
-		RecipeOutput out;
-		char		own[ZNODE_CONTENDER_SIZE];
-		const char *children[2] = {own, checks[i].other};
-
-		bring_to_reading(&recipe, true, checks[i].sequence);
-		strcpy(own, recipe.node);
-		give_children(&recipe, children, 1, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_GRANTED);
-		give(&recipe, IN_CHECK_WRITERS, &out);
-		for (int order = 0; order < 2; order++)
-		{
-			give_children(&recipe, children, 2, &out);
-			assert_int_equal(out.report, checks[i].report);
-			assert_int_equal(out.nops, 0);
-			assert_int_equal(recipe.state, RECIPE_OWNER);
-
-			/* a check is answered once */
-			give_children(&recipe, children, 2, &out);
-			assert_int_equal(out.report, 0);
-			give(&recipe, IN_CHECK_WRITERS, &out);
-			children[0] = checks[i].other;
-			children[1] = own;
-		}
-		recipe_free(&recipe);
-	}
-}
-
-/*
- * A writer of the same instance is not somebody else; at the next check it may
- * be.
- */
-static void
-test_check_ignores_sibling(void **state)
-{
-	static const uint8_t sibling[ZNODE_UUID_BYTES] = {
-		0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44,
-		0x84, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44
-	};
-	static const char *const children[] = {
-		OUR_READER, W(0000000006), LATER
-	};
-	Recipe		recipe;
-	RecipeOutput out;
-
-	(void) state;
-	bring_to_reading(&recipe, true, our_sequence);
-	give_children(&recipe, children, 1, &out);
-	for (int known = 0; known < 2; known++)
-	{
-		set_sibling(&recipe, known ? sibling : NULL);
-		recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
-		give(&recipe, IN_CHILDREN_UNKNOWN, &out);
-		assert_string_equal(describe_ops(&out), "children");
-		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.report, known ? RECIPE_REPORT_NO_WRITER :
-						 RECIPE_REPORT_WRITER);
-		recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
-		give_children(&recipe, children, 3, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_WRITER);
-	}
-	set_sibling(&recipe, NULL);
-	recipe_step(&recipe, RECIPE_CHECK_WRITERS, NULL, &out);
-	give_children(&recipe, children, 2, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
-	recipe_free(&recipe);
-}
-
-/* A check for writers and a watch for a revocation do not get mixed up. */
-static void
-test_check_and_revocation(void **state)
+test_queue_and_revocation(void **state)
 {
 	Recipe		recipe;
 	RecipeOutput out;
-	RequestAnswer check = {.kind = REQUEST_CHILDREN};
+	RequestAnswer list = {.kind = REQUEST_CHILDREN};
 	RequestAnswer event = {.event = REQUEST_NODE_TOUCHED};
 
 	(void) state;
-	bring_to(&recipe, AT_OWNER_CHECKING_WRITERS);
-	check.serial = recipe.serial;
+	bring_to(&recipe, AT_OWNER_LISTING_QUEUE);
+	list.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
 	event.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
-	recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
+	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 
-	give(&recipe, IN_CHECK_WRITERS, &out);
+	give(&recipe, IN_WATCH_QUEUE, &out);
 	recipe_step(&recipe, RECIPE_ANSWER, &event, &out);
 	assert_string_equal(describe_ops(&out), "watch(own)");
 	recipe_step(&recipe, RECIPE_ANSWER, &event, &out); /* of the one before */
@@ -2680,13 +2548,13 @@ test_check_and_revocation(void **state)
 	assert_int_equal(out.report, RECIPE_REPORT_REVOKED);
 
 	/* what is out when the lock is given up is nobody's */
-	check.serial = recipe.writer_check;
+	list.serial = recipe.queue_watch;
 	event.serial = recipe.revocation_watch;
 	give(&recipe, IN_RELEASE, &out);
 	assert_string_equal(describe_ops(&out), "delete");
 	for (Input input = IN_DELETE_OK;; input = IN_WANT)
 	{
-		recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
+		recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 		assert_int_equal(out.report | out.nops, 0);
 		recipe_step(&recipe, RECIPE_ANSWER, &event, &out);
 		assert_int_equal(out.report | out.nops, 0);
@@ -2697,7 +2565,7 @@ test_check_and_revocation(void **state)
 	give(&recipe, IN_CREATE_OK, &out);
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
+	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	recipe_step(&recipe, RECIPE_ANSWER, &event, &out);
 	assert_int_equal(out.report | out.nops, 0);
@@ -2715,6 +2583,10 @@ test_check_and_revocation(void **state)
 static void
 test_watch_queue(void **state)
 {
+	enum
+	{
+		BEHIND_READER = RECIPE_REPORT_CONTENDED | RECIPE_REPORT_WRITER
+	};
 	static const struct
 	{
 		ZnodeKind	kind;
@@ -2738,9 +2610,12 @@ test_watch_queue(void **state)
 		{ZNODE_READER, 5, {R(0000000006)}, RECIPE_REPORT_ALONE},
 		{ZNODE_READER, 5, {R(0000000004), R(0000000006), R(0000000007)},
 		RECIPE_REPORT_ALONE},
-		{ZNODE_READER, 5, {W(0000000006)}, RECIPE_REPORT_CONTENDED},
+		{ZNODE_READER, 5, {W(0000000006)}, BEHIND_READER},
 		{ZNODE_READER, 5, {R(0000000006), R(0000000007), W(0000000008)},
-		RECIPE_REPORT_CONTENDED},
+		BEHIND_READER},
+		{ZNODE_READER, 5,
+			{"77777777777777777777777777777777__lock__0000000006"},
+		BEHIND_READER},
 		{ZNODE_READER, 5,
 			{"77777777777777777777777777777777__rlock__0000000006"},
 		RECIPE_REPORT_ALONE},
@@ -2749,8 +2624,10 @@ test_watch_queue(void **state)
 		{ZNODE_MUTEX, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_MUTEX, 1999999999, {W(2147483647)}, RECIPE_REPORT_CONTENDED},
 		{ZNODE_READER, 5, {R(1999999999)}, RECIPE_REPORT_ALONE},
-		{ZNODE_READER, 5, {R(2000000000)}, RECIPE_REPORT_CONTENDED},
-		{ZNODE_READER, 5, {W(-2147483648)}, RECIPE_REPORT_CONTENDED}
+		{ZNODE_READER, 5, {R(2000000000)}, BEHIND_READER},
+		{ZNODE_READER, 5, {R(-2147483648)}, BEHIND_READER},
+		{ZNODE_READER, 5, {W(-2147483648)}, BEHIND_READER},
+		{ZNODE_READER, 1999999999, {W(2147483647)}, BEHIND_READER}
 	};
 
 	(void) state;
@@ -2774,11 +2651,21 @@ test_watch_queue(void **state)
 			Recipe		recipe;
 			RecipeOutput out;
 			bool		clear = queues[i].report == RECIPE_REPORT_ALONE;
-			bool		tried;
+			bool		shared = queues[i].kind == ZNODE_READER;
+			const char *ops = "";
+			unsigned	report = 0;
 
 			memset(&recipe, 0, sizeof(recipe));
 			recipe.retain = at % 2 == 0;
-			tried = recipe.retain && queues[i].kind != ZNODE_READER;
+			if (clear && recipe.retain && !shared)
+			{
+				ops = "children";
+				report = RECIPE_REPORT_CONTENDED;
+			}
+			else if (clear && shared && !recipe.retain)
+				report = RECIPE_REPORT_UNWATCHED;
+			else if (clear)
+				ops = "list";
 			recipe_resume(&recipe, our_uuid, queues[i].kind,
 						  RECIPE_RESUME_OWNED, &queues[i].sequence, &out);
 			if (!recipe.retain)
@@ -2790,12 +2677,10 @@ test_watch_queue(void **state)
 
 			/* the watch goes on if it is still of interest, and only then */
 			give(&recipe, IN_TOUCHED, &out);
-			assert_string_equal(describe_ops(&out), !clear ? "" :
-								tried ? "children" : "list");
-			assert_int_equal(out.report, clear && tried ?
-							 RECIPE_REPORT_CONTENDED : 0);
+			assert_string_equal(describe_ops(&out), ops);
+			assert_int_equal(out.report, report);
 			give_children(&recipe, children, nchildren, &out);
-			assert_int_equal(out.report, clear && !tried ?
+			assert_int_equal(out.report, strcmp(ops, "list") == 0 ?
 							 RECIPE_REPORT_ALONE : 0);
 			assert_int_equal(out.nops, 0);
 
@@ -2841,7 +2726,8 @@ test_watch_queue_goes_on(void **state)
 	give(&recipe, IN_STALE_ALONE, &out);
 	assert_int_equal(out.report | out.nops, 0);
 	give_children(&recipe, children, 4, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+	assert_int_equal(out.report,
+					 RECIPE_REPORT_CONTENDED | RECIPE_REPORT_WRITER);
 	assert_int_equal(out.nops, 0);
 	assert_true(recipe.retain); /* it is for the worker to tell */
 
@@ -2952,6 +2838,8 @@ test_watch_queue_ignores_sibling(void **state)
 	for (int shared = 0; shared < 2; shared++)
 	{
 		const char *const *children = shared ? readers : mutexes;
+		unsigned	contended = RECIPE_REPORT_CONTENDED |
+			(shared ? RECIPE_REPORT_WRITER : 0);
 		Recipe		recipe;
 		RecipeOutput out;
 
@@ -2961,7 +2849,7 @@ test_watch_queue_ignores_sibling(void **state)
 
 		/* that which begins with the lock knows of none */
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+		assert_int_equal(out.report, contended);
 
 		set_sibling(&recipe, sibling);
 		recipe.retain = shared;
@@ -2975,13 +2863,13 @@ test_watch_queue_ignores_sibling(void **state)
 		assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 		give(&recipe, IN_TOUCHED, &out);
 		give_children(&recipe, children, 3, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+		assert_int_equal(out.report, contended);
 
 		recipe.retain = true;
 		set_sibling(&recipe, NULL);
 		recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+		assert_int_equal(out.report, contended);
 
 		/* nor does the next contender know of one */
 		set_sibling(&recipe, sibling);
@@ -2993,7 +2881,7 @@ test_watch_queue_ignores_sibling(void **state)
 		give_children(&recipe, children, 1, &out);
 		assert_string_equal(describe_ops(&out), "stat list");
 		give_children(&recipe, children, 2, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
+		assert_int_equal(out.report, contended);
 		recipe_free(&recipe);
 	}
 }
@@ -3019,18 +2907,19 @@ test_watch_queue_behind_sibling(void **state)
 	give_children(&recipe, ahead, 3, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
 	give(&recipe, IN_TOUCHED, &out);
+	assert_int_equal(out.report, RECIPE_REPORT_UNWATCHED);
+	recipe_step(&recipe, RECIPE_WATCH_QUEUE, NULL, &out);
 	give_children(&recipe, behind, 3, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_CONTENDED);
 	recipe_free(&recipe);
 }
 
 /*
- * Queue watch, check for writers and revocation watch are out together; each
- * takes its own answers and events only.  Nor do they get in the next
- * contender's way.
+ * Both watches of an owner that retains its lock: each takes its own answers
+ * and events only.  Nor do they get in the next contender's way.
  */
 static void
-test_all_three_of_an_owner(void **state)
+test_both_watches_of_an_owner(void **state)
 {
 	static const char *const alone[] = {OURS};
 	static const char *const crowd[] = {OURS, LATER};
@@ -3038,15 +2927,12 @@ test_all_three_of_an_owner(void **state)
 	RecipeOutput out;
 	RequestAnswer list = {.kind = REQUEST_CHILDREN, .children = alone,
 	.nchildren = 1};
-	RequestAnswer check = list;
 	RequestAnswer listed = {.event = REQUEST_NODE_TOUCHED};
 	RequestAnswer revocation = {.event = REQUEST_NODE_TOUCHED};
 
 	(void) state;
 	bring_to(&recipe, AT_OWNER_RETAINING);
 	list.serial = listed.serial = recipe.serial;
-	give(&recipe, IN_CHECK_WRITERS, &out);
-	check.serial = recipe.serial;
 	give(&recipe, IN_WATCH_REVOCATION, &out);
 	revocation.serial = recipe.serial;
 	give(&recipe, IN_WATCH_OK, &out);
@@ -3054,8 +2940,6 @@ test_all_three_of_an_owner(void **state)
 
 	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_ALONE);
-	recipe_step(&recipe, RECIPE_ANSWER, &check, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_NO_WRITER);
 
 	/* the one that is used up is set again, not the other */
 	recipe_step(&recipe, RECIPE_ANSWER, &revocation, &out);
@@ -3072,10 +2956,6 @@ test_all_three_of_an_owner(void **state)
 	recipe_step(&recipe, RECIPE_ANSWER, &revocation, &out);
 	assert_string_equal(describe_ops(&out), "stat");
 
-	/* a check behind the list does not answer it */
-	give(&recipe, IN_CHECK_WRITERS, &out);
-	give_children(&recipe, crowd, 2, &out);
-	assert_int_equal(out.report, RECIPE_REPORT_WRITER);
 	list.children = crowd;
 	list.nchildren = 2;
 	recipe_step(&recipe, RECIPE_ANSWER, &list, &out);
@@ -3506,7 +3386,6 @@ test_serials_wrap(void **state)
 		{AT_OWNER_ALONE, IN_TOUCHED, IN_ALONE, "", RECIPE_REPORT_ALONE},
 		{AT_OWNER_ALONE, IN_TOUCHED, IN_TOUCHED, "list", 0},
 		{AT_READING_RETAINING, IN_ALONE, IN_SECOND, "", RECIPE_REPORT_CONTENDED},
-		{AT_OWNER, IN_CHECK_WRITERS, IN_SECOND, "", RECIPE_REPORT_WRITER},
 		{AT_OWNER, IN_WATCH_REVOCATION, IN_WATCH_REVOKED, "set", RECIPE_REPORT_REVOKED},
 		{AT_OWNER, IN_WATCH_REVOCATION, IN_TOUCHED, "watch(own)", 0},
 		{AT_READING, IN_SECOND, IN_TOUCHED, "watch(first)", 0},
@@ -3671,15 +3550,13 @@ main(void)
 		cmocka_unit_test(test_resume_and_go_on),
 		cmocka_unit_test(test_resume_requeued),
 		cmocka_unit_test(test_requeue_conditions),
-		cmocka_unit_test(test_check_writers),
-		cmocka_unit_test(test_check_ignores_sibling),
-		cmocka_unit_test(test_check_and_revocation),
+		cmocka_unit_test(test_queue_and_revocation),
 		cmocka_unit_test(test_watch_queue),
 		cmocka_unit_test(test_watch_queue_goes_on),
 		cmocka_unit_test(test_other_clients),
 		cmocka_unit_test(test_watch_queue_ignores_sibling),
 		cmocka_unit_test(test_watch_queue_behind_sibling),
-		cmocka_unit_test(test_all_three_of_an_owner),
+		cmocka_unit_test(test_both_watches_of_an_owner),
 		cmocka_unit_test(test_set_in_use),
 		cmocka_unit_test(test_resume_retaining),
 		cmocka_unit_test(test_ask_retained),

@@ -220,14 +220,14 @@ b5_alone_unless_contended(void **state)
 }
 
 static void
-b6_unwatched_is_not_alone(void **state)
+b6_disconnected_is_not_alone(void **state)
 {
 	(void) state;
 	for (int i = 0; i < NBEHIND; i++)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		turn_unwatched(&turn);
+		turn_disconnected(&turn);
 		assert_int_equal(turn.behind, all_behind[i] == TURN_ALONE ?
 						 TURN_ASKED : all_behind[i]);
 	}
@@ -247,14 +247,14 @@ b7_contended_whatever_was_known(void **state)
 }
 
 static void
-b8_a_new_worker_knows_of_no_question(void **state)
+b8_unwatched_is_unknown(void **state)
 {
 	(void) state;
 	for (int i = 0; i < NBEHIND; i++)
 	{
 		Turn		turn = granted((Story) {.behind = all_behind[i]});
 
-		turn_new_worker(&turn);
+		turn_unwatched(&turn);
 		assert_int_equal(turn.behind, all_behind[i] == TURN_CONTENDED ?
 						 TURN_CONTENDED : TURN_UNKNOWN);
 	}
@@ -1094,9 +1094,9 @@ main(void)
 		cmocka_unit_test(b3_the_first_handoff_asks),
 		cmocka_unit_test(b4_the_worker_takes_the_question_once),
 		cmocka_unit_test(b5_alone_unless_contended),
-		cmocka_unit_test(b6_unwatched_is_not_alone),
+		cmocka_unit_test(b6_disconnected_is_not_alone),
 		cmocka_unit_test(b7_contended_whatever_was_known),
-		cmocka_unit_test(b8_a_new_worker_knows_of_no_question),
+		cmocka_unit_test(b8_unwatched_is_unknown),
 		cmocka_unit_test(b9_a_contender_that_is_gone_takes_all_with_it),
 		cmocka_unit_test(c1_who_had_to_queue_is_contested_twice),
 		cmocka_unit_test(c2_a_grant_at_once_is_one_less),

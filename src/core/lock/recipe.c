@@ -168,15 +168,15 @@
  *				stat ok, not our session's; no node -> NONE: lost
  *				stat refused -> OWNER; no token, if it is not known
  *				retry, after that -> OWNER: stat
- *				check for writers -> OWNER: children
- *				children ok -> OWNER: no writer, or a writer is behind us
- *				children no node, refused -> OWNER: no writer
  *				watch the queue; the watch of the list used up; look, if the
  *				  queue is watched -> OWNER: list the children and watch them
+ *				the watch of the list used up, if we were alone, are shared,
+ *				  and our note does not say retain=yes -> OWNER: unwatched
  *				the watch of the list used up, if we were alone, are exclusive,
  *				  and our note says retain=yes -> OWNER: contended; children,
  *				  to see whether another kind of client has come
- *				list ok -> OWNER: alone, or, and then the list ends, contended
+ *				list ok -> OWNER: alone, or, and then the list ends, contended,
+ *				  and if we are shared and a writer is behind us: writer
  *				list no node, refused -> OWNER: contended, since nobody knows
  *				set in use, if our note says retain=yes -> OWNER: set our note
  *				watch for a revocation, once; that watch used up -> OWNER:
@@ -430,8 +430,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	}
 	forget(&recipe->writer);
 	recipe->blockers = 0;
-	recipe->writer_check = recipe->revocation_watch = 0;
-	recipe->queue_watch = recipe->comers_list = 0;
+	recipe->queue_watch = recipe->comers_list = recipe->revocation_watch = 0;
 	recipe->rewritten = recipe->token_refused = false;
 	recipe->state = RECIPE_OWNER;
 	out->report |= RECIPE_REPORT_GRANTED;
@@ -933,14 +932,6 @@ on_search_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		on_not_entered(recipe, answer->result, answer->error, out);
 }
 
-/* List the children: a writer may wait behind our reader. */
-static void
-check_writers(Recipe *recipe, RecipeOutput *out)
-{
-	recipe->writer_check = next_serial(recipe);
-	send_op(out, REQUEST_CHILDREN, NULL, recipe->writer_check);
-}
-
 static bool
 is_sibling(const Recipe *recipe, const char *child)
 {
@@ -989,11 +980,16 @@ somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too,
 	return first;
 }
 
-/* The queue behind us has been listed, and is watched from now on. */
+/*
+ * The queue behind us has been listed, and is watched from now on.  Does a
+ * writer wait behind our reader?
+ */
 static void
 on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	bool		reader = recipe->kind == ZNODE_READER;
+	bool		known = answer->result == REQUEST_OK;
+	const char *writer = NULL;
 
 	if (answer->result == REQUEST_UNKNOWN)
 	{
@@ -1002,35 +998,20 @@ on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	}
 
 	/* if that is unknown, the lock must not be withheld from anybody */
-	recipe->alone = answer->result == REQUEST_OK &&
+	recipe->alone = known &&
 		somebody_behind(recipe, answer, !reader, reader) == NULL;
 	if (!recipe->alone)
 		recipe->queue_watch = 0;
 	out->report |= recipe->alone ?
 		RECIPE_REPORT_ALONE : RECIPE_REPORT_CONTENDED;
-}
-
-/* Does an exclusive contender wait behind our shared one? */
-static void
-on_writers_listed(Recipe *recipe, const RequestAnswer *answer,
-				  RecipeOutput *out)
-{
-	const char *writer = NULL;
-
-	if (answer->result == REQUEST_UNKNOWN)
-	{
-		check_writers(recipe, out);
-		return;
-	}
-
-	recipe->writer_check = 0;
-	if (answer->result == REQUEST_OK)
+	if (known && reader)
 		writer = somebody_behind(recipe, answer, false, false);
 	forget(&recipe->writer);
 	if (writer != NULL)
+	{
 		recipe->writer = memory_copy(writer);
-	out->report |= writer != NULL ?
-		RECIPE_REPORT_WRITER : RECIPE_REPORT_NO_WRITER;
+		out->report |= RECIPE_REPORT_WRITER;
+	}
 }
 
 /* Watch our own node: its data may become a request for the lock. */
@@ -1044,22 +1025,34 @@ watch_revocation(Recipe *recipe, RecipeOutput *out)
 /*
  * The queue behind us has changed.
  *
- * Readers may come and go behind a reader.  If nobody was behind an exclusive
- * owner, somebody has come.  A lock that may be idle is then given up without
- * waiting for the list that shows who that is; it is sent ahead of the delete.
+ * Readers may come and go behind a reader.  Unless it may be idle, the queue is
+ * read when that matters again, not at each change: otherwise, with many
+ * readers, each would read it for all of them.
+ *
+ * If nobody was behind an exclusive owner, somebody has come.  A lock that may
+ * be idle is then given up without waiting for the list that shows who that
+ * is; it is sent ahead of the delete.
  */
 static void
 on_queue_touched(Recipe *recipe, RecipeOutput *out)
 {
-	if (!recipe->alone || !recipe->retain || recipe->kind == ZNODE_READER)
+	bool		reader = recipe->kind == ZNODE_READER;
+
+	if (reader && recipe->alone && !recipe->retain)
 	{
-		watch_queue(recipe, out);
-		return;
+		recipe->alone = false;
+		recipe->queue_watch = 0;
+		out->report |= RECIPE_REPORT_UNWATCHED;
 	}
-	recipe->queue_watch = 0;
-	recipe->comers_list = next_serial(recipe);
-	send_op(out, REQUEST_CHILDREN, NULL, recipe->comers_list);
-	out->report |= RECIPE_REPORT_CONTENDED;
+	else if (!recipe->alone || !recipe->retain || reader)
+		watch_queue(recipe, out);
+	else
+	{
+		recipe->queue_watch = 0;
+		recipe->comers_list = next_serial(recipe);
+		send_op(out, REQUEST_CHILDREN, NULL, recipe->comers_list);
+		out->report |= RECIPE_REPORT_CONTENDED;
+	}
 }
 
 /*
@@ -1143,8 +1136,6 @@ on_children_done(Recipe *recipe, const RequestAnswer *answer,
 {
 	if (recipe->comers_list != 0 && answer->serial == recipe->comers_list)
 		on_comers_listed(recipe, answer);
-	else if (is_of(recipe, answer, RECIPE_OWNER, recipe->writer_check))
-		on_writers_listed(recipe, answer, out);
 	else if (is_of(recipe, answer, RECIPE_OWNER, recipe->queue_watch))
 		on_queue_listed(recipe, answer, out);
 	else if (answer->serial != recipe->serial)
@@ -1508,10 +1499,6 @@ recipe_step(Recipe *recipe, RecipeEvent event, const RequestAnswer *answer,
 			break;
 		case RECIPE_READ_QUEUE:
 			read_again(recipe, out);
-			break;
-		case RECIPE_CHECK_WRITERS:
-			if (owns)
-				check_writers(recipe, out);
 			break;
 		case RECIPE_WATCH_QUEUE:
 			if (owns)

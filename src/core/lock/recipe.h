@@ -42,9 +42,8 @@ typedef enum RecipeEvent
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_REQUEUE,				/* give up the lock, and queue again */
 	RECIPE_READ_QUEUE,			/* read it again, while behind others */
-	RECIPE_CHECK_WRITERS,		/* report whether a writer is behind our
-								 * reader */
-	RECIPE_WATCH_QUEUE,			/* report when any contender is behind us */
+	RECIPE_WATCH_QUEUE,			/* report whether others are behind us, and
+								 * when somebody comes */
 	RECIPE_SET_IN_USE,			/* write that we use the lock */
 	RECIPE_WATCH_REVOCATION,	/* watch our own node for a revocation */
 	RECIPE_LOOK,				/* look at what we watch: its event may have
@@ -65,8 +64,10 @@ typedef enum RecipeEvent
 #define RECIPE_REPORT_STRANGER	(1 << 8)	/* a child that is no contender */
 #define RECIPE_REPORT_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * with one name */
-#define RECIPE_REPORT_NO_WRITER		(1 << 10)	/* checked: none behind us */
-#define RECIPE_REPORT_WRITER		(1 << 11)	/* checked: one behind us */
+#define RECIPE_REPORT_UNWATCHED		(1 << 10)	/* the queue behind our reader
+												 * has changed */
+#define RECIPE_REPORT_WRITER		(1 << 11)	/* with CONTENDED: a writer is
+												 * behind our reader */
 #define RECIPE_REPORT_REVOKED		(1 << 12)	/* requested by another
 												 * client */
 #define RECIPE_REPORT_ALONE		(1 << 13)	/* queue watched: nobody is behind
@@ -151,15 +152,12 @@ typedef struct Recipe
 								 * create */
 	bool		orphan;			/* the predecessor is of our session, but no
 								 * contender's; set before its answer */
-	uint32_t	writer_check;	/* OWNER: serial of the check for writers,
-								 * or 0 */
-	char	   *writer;			/* OWNER: the first one behind us that it has
-								 * found; malloc'd, or NULL */
+	char	   *writer;			/* OWNER: the first one behind our reader that
+								 * list has shown; malloc'd, or NULL */
 	bool		has_sibling;	/* this instance has a contender in the other
 								 * mode, */
 	uint8_t		sibling[ZNODE_UUID_BYTES];	/* which does not count behind us:
-											 * set before CHECK_WRITERS and
-											 * WATCH_QUEUE */
+											 * set before WATCH_QUEUE */
 	uint32_t	revocation_watch;	/* OWNER: serial of the watch of our own
 									 * node, or 0 */
 	int			blockers;		/* contenders ahead that exclude us */

@@ -57,8 +57,8 @@
  *	B6	the connection is lost				alone -> asked (the worker checks
  *											   again when it has one)
  *	B7	contended (reported by the worker)	-> contended
- *	B8	a new worker						-> unknown, unless contended: it
- *											   knows of no question
+ *	B8	a new worker, which knows of no question; or the watch of our
+ *		readers' queue is used up			-> unknown, unless contended
  *	B9	the contender is gone				-> unknown
  *
  *	contested: may others be about to come again?
@@ -261,12 +261,12 @@ turn_alone(Turn *turn)
 }
 
 /*
- * turn_unwatched
+ * turn_disconnected
  *		The worker, which watches the queue, has lost its connection: it
  *		learns of no other contender until it has checked again.
  */
 void
-turn_unwatched(Turn *turn)
+turn_disconnected(Turn *turn)
 {
 	if (turn->behind == TURN_ALONE)
 		turn->behind = TURN_ASKED;
@@ -295,9 +295,14 @@ turn_contended(Turn *turn, bool idle, bool taker, int waiting, int64_t now)
 	return TURN_KEEP;
 }
 
-/* There is a new worker, and the old mail has been discarded. */
+/*
+ * turn_unwatched
+ *		The queue is watched no more, and the worker has not been asked to: it
+ *		is new, and the old mail has been discarded; or our readers' queue has
+ *		changed.
+ */
 void
-turn_new_worker(Turn *turn)
+turn_unwatched(Turn *turn)
 {
 	if (turn->behind != TURN_CONTENDED)
 		turn->behind = TURN_UNKNOWN;

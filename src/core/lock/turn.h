@@ -109,12 +109,12 @@ extern void turn_given_up(Turn *turn, int64_t now);
 extern void turn_unknown(Turn *turn);
 extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
 extern void turn_alone(Turn *turn);
-extern void turn_unwatched(Turn *turn);
+extern void turn_disconnected(Turn *turn);
 extern TurnDecision turn_contended(Turn *turn, bool idle, bool taker,
 								   int waiting, int64_t now);
 
 /* the worker's mail */
-extern void turn_new_worker(Turn *turn);
+extern void turn_unwatched(Turn *turn);
 extern bool turn_take_ask(Turn *turn);
 
 /* the slot's own events */

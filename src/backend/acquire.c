@@ -1345,8 +1345,7 @@ sleep_for_any(AnyCall *call, ZkOutcome answer)
  * call->slots.which, or the outcome of the failure.
  *
  * We have the heavyweight locks of what we wait for in ZooKeeper, so no
- * backend of this instance can take it in the other mode: see take_slot() in
- * acquire.c.
+ * backend of this instance can take it in the other mode: see take_slot().
  */
 static ZkOutcome
 wait_for_any(AnyCall *call)

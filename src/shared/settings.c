@@ -200,27 +200,6 @@ find_servers_problem(const char *servers)
 	return NULL;
 }
 
-/*
- * servers_for_library
- *		The servers of a valid value in the client library's form, without the
- *		chroot, palloc'd.
- *
- * The library knows no brackets, and takes what follows the last colon for the
- * port.
- */
-char *
-servers_for_library(const char *servers)
-{
-	char	   *result = palloc(strlen(servers) + 1);
-	int			len = 0;
-
-	for (const char *c = servers; *c != '\0' && *c != '/'; c++)
-		if (*c != '[' && *c != ']')
-			result[len++] = *c;
-	result[len] = '\0';
-	return result;
-}
-
 static const char *
 find_auth_problem(const char *auth)
 {
@@ -520,18 +499,6 @@ const char *
 secure_name_of_credentials(void)
 {
 	return sasl_is_wanted() ? "zklock.sasl_user" : "zklock.auth";
-}
-
-/*
- * secure_values
- *		All of these settings as one string, palloc'd, to detect changes.
- */
-char *
-secure_values(void)
-{
-	return psprintf("%s\n%s\n%s\n%s\n%s", zklock_tls_ca, zklock_tls_cert,
-					zklock_tls_key, zklock_sasl_user,
-					zklock_sasl_password_file);
 }
 
 /* The value in force. */

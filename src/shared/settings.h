@@ -107,10 +107,8 @@ extern void settings_define(void);
 extern int64 most_retain_us(void);
 extern bool zk_wrong_setting(bool locks, ZkWrongSetting *wrong);
 extern char *zk_describe_wrong_setting(const ZkWrongSetting *wrong);
-extern char *servers_for_library(const char *servers);
 extern bool tls_is_wanted(void);
 extern bool sasl_is_wanted(void);
-extern char *secure_values(void);
 extern const char *secure_name_of_credentials(void);
 
 #endif							/* ZKLOCK_SETTINGS_H */

@@ -805,6 +805,21 @@ schedule_drain(void)
 }
 
 /*
+ * The settings with which a worker begins, as one string, palloc'd; the chroot
+ * is none of them.
+ */
+static char *
+connection_settings(void)
+{
+	return psprintf("%.*s\n%s\n%s\n%s\n%s\n%s\n%s\n%d\n%d",
+					(int) strcspn(zklock_servers, "/"), zklock_servers,
+					zklock_auth, zklock_tls_ca, zklock_tls_cert,
+					zklock_tls_key, zklock_sasl_user,
+					zklock_sasl_password_file, zklock_session_timeout,
+					zklock_acl);
+}
+
+/*
  * Apply a changed configuration.
  *
  * A new chroot takes effect in the loop, when nothing is held; all else with
@@ -814,27 +829,17 @@ schedule_drain(void)
 static void
 reload(void)
 {
-	char	   *servers = pstrdup(zklock_servers);
-	char	   *auth = pstrdup(zklock_auth);
-	char	   *secure = secure_values();
-	int			timeout = zklock_session_timeout;
-	int			old_acl = zklock_acl;
+	char	   *before = connection_settings();
+	char	   *after;
 	int			old_exclusion = zklock_exclusion;
-	char	   *new_secure;
 	bool		waiting = status_chroot_changed();
 
 	ProcessConfigFile(PGC_SIGHUP);
 
 	if (zklock_exclusion != old_exclusion)
 		log_exclusion();
-	new_secure = secure_values();
-	servers[strcspn(servers, "/")] = '\0';
-	if ((strlen(servers) != strcspn(zklock_servers, "/") ||
-		 strncmp(servers, zklock_servers, strlen(servers)) != 0 ||
-		 strcmp(auth, zklock_auth) != 0 ||
-		 strcmp(secure, new_secure) != 0 ||
-		 timeout != zklock_session_timeout || old_acl != zklock_acl) &&
-		!is_last_worker())
+	after = connection_settings();
+	if (strcmp(before, after) != 0 && !is_last_worker())
 	{
 		status()->probed = false;	/* there may be other servers */
 		session_write(status());
@@ -852,10 +857,8 @@ reload(void)
 		contenders_take_over();
 	}
 
-	pfree(servers);
-	pfree(auth);
-	pfree(secure);
-	pfree(new_secure);
+	pfree(before);
+	pfree(after);
 }
 
 /* Let the next worker present zklock.auth only, if it is time. */

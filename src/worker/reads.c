@@ -219,7 +219,7 @@ note_children(ReadJob *job, const RequestAnswer *in)
 static void
 note_data(ReadJob *job, const RequestAnswer *in)
 {
-	int			len = in->kind == REQUEST_GET ? 
+	int			len = in->kind == REQUEST_GET ?
 		data_length(in, job->request.max_data) : -1;
 	ZkReadNode *node = make_node(job, in->serial, Max(len, 0));
 

@@ -1048,6 +1048,23 @@ status_chroot_changed(void)
 }
 
 /*
+ * zklock.servers as the client library wants it, palloc'd, without the chroot.
+ * It knows no brackets, and takes what follows the last colon for the port.
+ */
+static char *
+servers_for_library(void)
+{
+	char	   *servers = pstrdup(zklock_servers);
+	char	   *end = servers;
+
+	for (const char *c = zklock_servers; *c != '\0' && *c != '/'; c++)
+		if (*c != '[' && *c != ']')
+			*end++ = *c;
+	*end = '\0';
+	return servers;
+}
+
+/*
  * session_open
  *		Begin to connect: to "other", a session to be closed, unless that is
  *		NULL; else to the session that is published, or to a new one.
@@ -1081,7 +1098,7 @@ session_open(const SessionKey *other)
 	session.proved_ticket = proof_latest();
 	if (resumes && info->probed)
 		features.next = PROBE_NONE;
-	client_open(psprintf("%s%s", servers_for_library(zklock_servers),
+	client_open(psprintf("%s%s", servers_for_library(),
 						 info->chroot), other ? other : &key, tls_files(),
 				sasl_params());
 }

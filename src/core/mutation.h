@@ -107,6 +107,8 @@ typedef enum ZkMutation
 	ZK_QUANTUM_FORGOTTEN,		/* hand a contended lock on for as long as somebody
 								 * takes it */
 	ZK_CONTENTION_IGNORED,		/* do not note that others wait */
+	ZK_CHANGE_IGNORED,			/* do not note that the queue behind readers
+								 * has changed */
 	ZK_OPERATION_LEAKED,		/* do not free requests that list children */
 	ZK_ANSWER_LEAKED,			/* do not free the children that an answer has */
 	ZK_READS_NOT_AGAIN,			/* when a batch has failed, do not send again what

@@ -384,7 +384,7 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 		granted = set_granted(slot, &check_at);
 	if (report & RECIPE_REPORT_ALONE)
 		turn_alone(&slot->turn);
-	if (report & RECIPE_REPORT_UNWATCHED)
+	if ((report & RECIPE_REPORT_UNWATCHED) && !ZK_MUTATED(ZK_CHANGE_IGNORED))
 		turn_unwatched(&slot->turn);
 	if (report & (RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED))
 		set_writers_checked(slot, (report & RECIPE_REPORT_WRITER) != 0);

@@ -91,6 +91,7 @@ static const struct config_enum_entry mutation_options[] = {
 	{"sync_of_before", ZK_SYNC_OF_BEFORE, false},
 	{"quantum_forgotten", ZK_QUANTUM_FORGOTTEN, false},
 	{"contention_ignored", ZK_CONTENTION_IGNORED, false},
+	{"change_ignored", ZK_CHANGE_IGNORED, false},
 	{"operation_leaked", ZK_OPERATION_LEAKED, false},
 	{"answer_leaked", ZK_ANSWER_LEAKED, false},
 	{"reads_not_again", ZK_READS_NOT_AGAIN, false},

@@ -214,7 +214,8 @@ static void backend_next(Town *t, void *of, uint64_t step);
 static void backend_fail(Backend *b, bool verdict);
 
 /*-------------------------------------------------------------------------
- * Time and chance
+ * Time and chance.  One statement makes one choice: in which order a call's
+ * arguments are evaluated depends on the compiler.
  *-------------------------------------------------------------------------
  */
 
@@ -2298,15 +2299,19 @@ chance_forge(Town *t, void *of, uint64_t arg)
 	char		data[1024];
 	char		name[NAME];
 
+	const char *kept_of_2 = lock_names[chance(t, 0, 3)];
+	const char *keeper = percent(t, 50) ? "/z/x/c0" : "-";
+	const char *way = percent(t, 50) ? "a" : "-";
+	const char *second = lock_names[chance(t, 0, 3)];
+	char		mode = percent(t, 50) ? 'x' : 's';
+	const char *kept_of_1 = lock_names[chance(t, 0, 3)];
+	const char *first = lock_names[chance(t, 0, 3)];
+
 	(void) of;
 	(void) snprintf(data, sizeof(data),
 					"zklock1 forged\nwait 1 x %s 1 1 1 - - -\n"
 					"keep x %s 1\nwait 2 %c %s 2 2 2 %s %s 7.7\nkeep s %s 3\n",
-					lock_names[chance(t, 0, 3)], lock_names[chance(t, 0, 3)],
-					percent(t, 50) ? 'x' : 's', lock_names[chance(t, 0, 3)],
-					percent(t, 50) ? "a" : "-",
-					percent(t, 50) ? "/z/x/c0" : "-",
-					lock_names[chance(t, 0, 3)]);
+					first, kept_of_1, mode, second, way, keeper, kept_of_2);
 	if (percent(t, 30))
 		data[chance(t, 0, (int64_t) strlen(data) - 1)] =
 			(char) chance(t, 1, 255);
@@ -2338,19 +2343,25 @@ town_by_chance(Town *t)
 		}
 	}
 	while (faults-- > 1)
-		at(t, chance(t, 0, 15000) * MS, chance_fault,
-		   &t->instances[chance(t, 0, ninstances - 1)],
-		   (uint64_t) chance(t, 0, 2));
+	{
+		uint64_t	fault = (uint64_t) chance(t, 0, 2);
+		Instance   *i = &t->instances[chance(t, 0, ninstances - 1)];
+
+		at(t, chance(t, 0, 15000) * MS, chance_fault, i, fault);
+	}
 	for (int n = (int) chance(t, 0, 6); n > 0; n--)
 	{
 		Instance   *i = &t->instances[chance(t, 0, ninstances - 1)];
+		Backend    *b = &i->backends[chance(t, 0, i->nbackends - 1)];
 
-		at(t, chance(t, 0, 15000) * MS, chance_cancel,
-		   &i->backends[chance(t, 0, i->nbackends - 1)], 0);
+		at(t, chance(t, 0, 15000) * MS, chance_cancel, b, 0);
 	}
 	for (int n = percent(t, 30) ? (int) chance(t, 1, 5) : 0; n > 0; n--)
-		at(t, chance(t, 0, 15000) * MS, stranger_comes, NULL,
-		   (uint64_t) chance(t, 0, 2 * TOWN_LOCKS - 1));
+	{
+		uint64_t	stranger = (uint64_t) chance(t, 0, 2 * TOWN_LOCKS - 1);
+
+		at(t, chance(t, 0, 15000) * MS, stranger_comes, NULL, stranger);
+	}
 	for (int n = percent(t, 30) ? 5 : 0; n > 0; n--)
 		at(t, chance(t, 0, 15000) * MS, chance_forge, NULL, (uint64_t) n);
 	town_finish(t, 15000 * MS);

@@ -143,7 +143,6 @@ parse_note(const char *text, int len)
 	char		written[NOTE_SIZE];
 
 	note_parse(&note, text, len);
-	(void) note_is_of_instance(text, len);
 	(void) note_may_be_retained(text, len);
 	(void) note_is_revocation(text, len);
 	if (note.kind == NOTE_OF_INSTANCE)

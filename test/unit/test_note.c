@@ -244,7 +244,6 @@ n2_nothing_is_no_note(void **state)
 		assert_int_equal(note.words, 0);
 		note_parse(&note, "postgresql retain=yes", len);
 		assert_int_equal(note.kind, NOTE_EMPTY);
-		assert_false(note_is_of_instance(NULL, len));
 		assert_false(note_may_be_retained(NULL, len));
 		assert_false(note_is_revocation(NULL, len));
 	}
@@ -285,9 +284,12 @@ r1_words_come_in_any_order(void **state)
 
 	parse(&note, "postgresql cluster=c");
 	assert_int_equal(note.words, NOTE_CLUSTER);
-	assert_false(note_is_of_instance("postgresql", 10));
-	assert_false(note_is_of_instance("postgresqlx host=h", 18));
-	assert_true(note_is_of_instance("postgresql host=h", 17));
+	parse(&note, "postgresql");
+	assert_int_not_equal(note.kind, NOTE_OF_INSTANCE);
+	parse(&note, "postgresqlx host=h");
+	assert_int_not_equal(note.kind, NOTE_OF_INSTANCE);
+	parse(&note, "postgresql host=h");
+	assert_int_equal(note.kind, NOTE_OF_INSTANCE);
 	assert_true(note_may_be_retained("postgresql retain=yes a=b", 25));
 	assert_false(note_may_be_retained("postgresql retain=yes", 20));
 }
@@ -573,8 +575,6 @@ check_any_bytes(const char *data, int len)
 					 is_of_cluster_plain(data, len));
 	assert_int_equal(note.kind == NOTE_REVOCATION,
 					 is_revocation_plain(data, len));
-	assert_int_equal(note_is_of_instance(data, len),
-					 is_of_cluster_plain(data, len));
 	if (may_be_retained_plain(data, len))
 		assert_true(note_may_be_retained(data, len));
 	else if (note.kind != NOTE_OF_INSTANCE)

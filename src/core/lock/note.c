@@ -134,7 +134,7 @@ word_bytes_are(Bytes bytes, const char *text)
 		memcmp(bytes.data, text, bytes.len) == 0;
 }
 
-bool
+static bool
 word_begins_with(Bytes bytes, const char *text)
 {
 	int			len = (int) strlen(text);
@@ -568,7 +568,7 @@ note_parse(Note *note, const char *data, int len)
 		return;
 	if (note_is_revocation(data, len))
 		note->kind = NOTE_REVOCATION;
-	else if (note_is_of_instance(data, len))
+	else if (word_begins_with(word_bytes(data, len), NOTE_PREFIX))
 	{
 		note->kind = NOTE_OF_INSTANCE;
 		parse_words(note, word_bytes(data, len));
@@ -638,18 +638,9 @@ note_write(const Note *note, char data[NOTE_SIZE])
 }
 
 /*
- * note_is_of_instance
- *		Are these the data of a contender of an instance, ours or another?
- *
- * "data" and "len" are as for note_parse(), here and below.
+ * Do the data of an owner say that it may be retained?  "data" and "len" are as
+ * for note_parse(), here and below.
  */
-bool
-note_is_of_instance(const char *data, int len)
-{
-	return word_begins_with(word_bytes(data, len), NOTE_PREFIX);
-}
-
-/* Do the data of an owner say that it may be retained? */
 bool
 note_may_be_retained(const char *data, int len)
 {

@@ -166,7 +166,6 @@ typedef struct MemberMark
 /* words */
 extern Bytes word_bytes(const char *data, int len);
 extern bool word_bytes_are(Bytes bytes, const char *text);
-extern bool word_begins_with(Bytes bytes, const char *text);
 extern bool word_next(Bytes *rest, Bytes *word);
 extern void word_put_byte(Writer *writer, char byte);
 extern void word_put_text(Writer *writer, const char *text);
@@ -184,7 +183,6 @@ extern void note_set_contender(Note *note, const char *host, int port,
 							   const char *cluster_name, int pid, bool retain);
 extern int	note_write(const Note *note, char data[NOTE_SIZE]);
 extern void note_parse(Note *note, const char *data, int len);
-extern bool note_is_of_instance(const char *data, int len);
 extern bool note_may_be_retained(const char *data, int len);
 extern bool note_is_revocation(const char *data, int len);
 

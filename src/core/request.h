@@ -19,14 +19,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * The maximum for all requests of one group: the server accepts 1 MB
- * (jute.maxbuffer).  Each request counts the bytes of its paths and data and
- * REQUEST_OVERHEAD_BYTES.
- */
-#define REQUEST_MAX_BYTES		(1000 * 1000)
-#define REQUEST_OVERHEAD_BYTES	128
-
 /* "The directory" is Request.path, and "node" is a child of it. */
 typedef enum RequestKind
 {

@@ -92,12 +92,15 @@
 #define RESEND_DELAY_MS		100
 
 /*
- * The limits of one multi: longer ones are no cheaper per operation, and the
- * server refuses requests of more than REQUEST_MAX_BYTES, which also limits a
- * group.
+ * The limits of one batch: longer ones are no cheaper per operation, and the
+ * server closes the connection after a request of more than 1 MB
+ * (jute.maxbuffer).  A group is shorter by itself: see DEADLOCK_TEXTS.
  */
 #define BATCH_OPERATIONS	256
 #define BATCH_BYTES			(256 * 1024)
+
+/* What an operation has in a request besides its path and data, at most. */
+#define OVERHEAD_BYTES		128
 
 /* The most operations in one flight, so that it does not take long. */
 #define FLIGHT_OPERATIONS	1024
@@ -812,7 +815,7 @@ send_writes(dlist_head *list)
 
 			parts += operation_parts(op);
 			bytes += operation_parts(op) *
-				(REQUEST_OVERHEAD_BYTES + strlen(op->path)) +
+				(OVERHEAD_BYTES + strlen(op->path)) +
 				(op->request.data ? strlen(op->request.data) : 0);
 			if (op->request.group != first->request.group ||
 				op->limit != first->limit ||

@@ -3,16 +3,16 @@
  * commit.c
  *		The end of a transaction that holds locks.
  *
- * The check comes first and the release last.  Before the commit every lock
- * must still be ours.  The slot is dropped when the commit is visible and all
- * callbacks for XACT_EVENT_COMMIT have run, since a foreign data wrapper's may
- * commit on another server; and before the heavyweight lock is released, so
- * that the next backend that gets it finds the slot dropped.  A rollback drops
- * the slot at once: it makes nothing visible, and a foreign server may delay a
- * callback.
+ * Before the commit, a check makes sure that every lock is still ours.  The
+ * slot of a lock is dropped when the commit is visible and all callbacks for
+ * XACT_EVENT_COMMIT have run, since that of a foreign data wrapper may commit
+ * on another server.  The slot is dropped before the heavyweight lock is
+ * released, so that the next backend that gets the heavyweight lock finds the
+ * slot dropped.  A rollback drops the slot at once: it makes nothing visible,
+ * and a foreign server may delay a callback.
  *
- * A command whose effects a rollback does not undo is checked before it
- * starts, and not at its commits.
+ * For a command whose effects a rollback does not undo, the check comes before
+ * the command, and not before its commits.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -48,10 +48,10 @@
 /* How long a commit waits for an answer before it asks again, in ms. */
 #define PROOF_RECHECK_MS	100
 
-/* The age at which an answer of ZooKeeper proves nothing any more, in ms. */
+/* The age from which an answer of ZooKeeper proves nothing, in ms. */
 #define PROOF_MAX_AGE_MS	1000
 
-/* How long to keep other backends from NOTIFY meanwhile, in ms. */
+/* How long a commit that waits keeps the lock of NOTIFY's queue, in ms. */
 #define QUEUE_LOCK_MS		1000
 
 /* The latest transaction that may use foreign tables. */
@@ -78,8 +78,8 @@ static TimestampTz command_began_at = 0;
 typedef enum Lasting
 {
 	LASTING_NONE,
-	LASTING_RUNNING,			/* it may commit several times by itself */
-	LASTING_DONE				/* the commit that ends it is to come */
+	LASTING_RUNNING,			/* the command may commit several times */
+	LASTING_DONE				/* its last commit is to come */
 } Lasting;
 
 static Lasting lasting = LASTING_NONE;
@@ -107,9 +107,9 @@ static void zk_xact_callback(XactEvent event, void *arg);
  * Callbacks run in the reverse order of registration, and our check must run
  * before postgres_fdw's callback, which commits the remote side.
  *
- * A statement of another callback may call this, while PostgreSQL goes through
- * the list.  A new registration does no harm then.  The older ones stay, and
- * one of them is called if the new one is not, until the transaction is over.
+ * A statement that another callback runs may call this function, while
+ * PostgreSQL walks the list of callbacks.  So older registrations are kept
+ * until the transaction ends: one is called if the new one is not.
  */
 void
 commit_check_first(void)
@@ -122,10 +122,10 @@ commit_check_first(void)
 }
 
 /*
- * Remove all but the latest registration; not called by a callback.
+ * Remove all but the latest registration; not called by zk_xact_callback().
  *
- * The later ones go first, since PostgreSQL searches from the latest on: there
- * are as many as statements that used a foreign table under locks.
+ * Later registrations are removed first, since PostgreSQL searches from the
+ * latest, and each statement that used a foreign table may have added one.
  */
 static void
 forget_registrations(void)
@@ -137,7 +137,7 @@ forget_registrations(void)
 
 /*
  * commit_note_foreign
- *		The transaction may use a foreign table.
+ *		Note that the transaction may use a foreign table.
  */
 void
 commit_note_foreign(void)
@@ -148,7 +148,7 @@ commit_note_foreign(void)
 
 /*
  * commit_note_statement
- *		A statement begins or ends in the current transaction.
+ *		Note that a statement begins or ends in the current transaction.
  */
 void
 commit_note_statement(void)
@@ -158,8 +158,8 @@ commit_note_statement(void)
 }
 
 /*
- * Every lock must still be ours, as far as this instance knows.  From here on
- * the loss of one does not cancel us.
+ * Fail if this instance knows that a lock is lost.  From here on, the loss of
+ * a lock does not cancel this backend.
  */
 static void
 begin_commit_of_holds(void)
@@ -172,7 +172,7 @@ begin_commit_of_holds(void)
 			hold_report_lost(&lock->key, true);
 }
 
-/* We may be canceled again. */
+/* From here on, the loss of a lock cancels this backend. */
 static void
 end_commit_of_holds(void)
 {
@@ -184,8 +184,8 @@ end_commit_of_holds(void)
 }
 
 /*
- * If a lock is lost, report that in place of the error under way, since the
- * worker cancels the holders.
+ * If the error under way is a cancel and a lock is lost, report the loss
+ * instead: the worker cancels the holders of a lost lock.
  */
 static void
 explain_cancel(MemoryContext context, bool committing)
@@ -209,8 +209,8 @@ explain_cancel(MemoryContext context, bool committing)
  *		Report a lost lock (40001) in place of the error under way, if the
  *		statement was canceled for that reason.
  *
- * For PG_CATCH() of the outermost statement: a function could take the error
- * for one of its own and go on.  "context" is the memory context from before.
+ * Called in PG_CATCH() of the outermost statement only, since a function could
+ * catch the error and continue.  "context" is the memory context of PG_TRY().
  */
 void
 commit_explain_cancel(MemoryContext context)
@@ -219,9 +219,8 @@ commit_explain_cancel(MemoryContext context)
 }
 
 /*
- * Has the transaction used NOTIFY (or LISTEN)?  The function that tells
- * belongs to PREPARE TRANSACTION, and raises an error; it changes nothing, so
- * the error needs no rollback.
+ * Has the transaction used NOTIFY (or LISTEN)?  If so, AtPrepare_Notify()
+ * raises an error.  That function changes nothing, so no rollback is needed.
  */
 static bool
 has_notified(void)
@@ -247,9 +246,9 @@ has_notified(void)
 }
 
 /*
- * Take the lock under which transactions that have used NOTIFY commit one
- * after the other.  PostgreSQL takes it between our check and the commit, and
- * may wait long for it: so we wait for it before the check.
+ * Take the lock that each transaction with NOTIFY holds while it commits.
+ * PostgreSQL takes the lock between our check and the commit, and may wait for
+ * a long time.  So we take the lock before the check.
  */
 static void
 lock_notify_queue(void)
@@ -269,14 +268,14 @@ lock_notify_queue(void)
 	PG_END_TRY();
 }
 
-/* Let other backends go on while we wait. */
+/* Let other backends with NOTIFY commit while we wait. */
 static void
 unlock_notify_queue(void)
 {
 	UnlockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
 }
 
-/* Is a lock of ours in ZooKeeper, not one of this instance alone? */
+/* Does this backend hold a lock that excludes other instances? */
 static bool
 is_one_in_zookeeper(void)
 {
@@ -289,8 +288,8 @@ is_one_in_zookeeper(void)
 }
 
 /*
- * Is it certain enough that the session has not ended?  "proved_at" is when
- * the question was sent that ZooKeeper has answered with yes, or 0.
+ * Is it proved, as zklock.commit_check requires, that the session has not
+ * ended?  "proved_at" is when a request was sent that confirmed it, or 0.
  */
 static bool
 is_session_proved(int64 lease, int64 proved_at)
@@ -321,7 +320,7 @@ first_name(void)
 
 /*
  * How long the commit may wait for a proof before it asks again, in ms.  Fails
- * (40001) if zklock.commit_timeout is over.
+ * (40001) if zklock.commit_timeout has passed.
  */
 static long
 time_for_proof(CommitCheck *check)
@@ -344,8 +343,8 @@ time_for_proof(CommitCheck *check)
 }
 
 /*
- * As the lock manager does for log_lock_waits: tell once why the commit has
- * waited for deadlock_timeout.  This may reset the latch.
+ * Log once why the commit has waited for deadlock_timeout, as the lock manager
+ * does with log_lock_waits.  This function may reset the latch.
  */
 static void
 log_wait(CommitCheck *check)
@@ -365,9 +364,7 @@ log_wait(CommitCheck *check)
 						   (long long) waited)));
 }
 
-/*
- * The end of a wait that was logged; another end is an error, which is logged.
- */
+/* Log the success of a wait that was logged; a failure is an error. */
 static void
 log_wait_end(const CommitCheck *check)
 {
@@ -388,7 +385,7 @@ waiting_callback(void *arg)
 				   first_name());
 }
 
-/* The session is not proved: ask, or wait for the worker's answer. */
+/* Ask the worker for a proof, or wait for its answer. */
 static void
 wait_for_proof(CommitCheck *check, bool proved)
 {
@@ -424,18 +421,18 @@ wait_for_proof(CommitCheck *check, bool proved)
 }
 
 /*
- * Before the commit: every lock must still be ours.
+ * Check before the commit that every lock is still ours.
  *
- * ZooKeeper may have ended the session unknown to this instance, but not while
- * the lease runs.  Otherwise, or if zklock.commit_check says so, wait until the
- * worker has asked; the wait can be canceled.
+ * While the lease runs, ZooKeeper cannot have ended the session.  After that,
+ * or if zklock.commit_check requires it, wait until ZooKeeper has confirmed
+ * the session; the wait can be canceled.
  *
- * A process that is exiting cannot be canceled, and its locks go in a moment.
- * What it still commits is the removal of its temporary tables, which is
- * always right.
+ * A process that is exiting does not check: it cannot be canceled, its locks
+ * end in a moment, and it commits only the removal of its temporary tables,
+ * which needs no lock.
  *
- * Errors: 40001 if a lock has been lost, or may have been and
- * zklock.commit_timeout is over.
+ * Errors: 40001 if a lock has been lost, or may have been lost when
+ * zklock.commit_timeout has passed.
  */
 static void
 check_holds(void)
@@ -461,9 +458,9 @@ check_holds(void)
 		bool		proved = check.asked_at != 0 &&
 			proof_is_given(check.ticket);
 
-		/* before interrupts: the loss of a lock may have canceled us */
+		/* report a loss ahead of the cancel that it has caused */
 		begin_commit_of_holds();
-		/* before the commit, whose wait for a standby it would cut short */
+		/* a pending cancel would end the commit's wait for a standby */
 		CHECK_FOR_INTERRUPTS();
 		if (in_zookeeper &&
 			!is_session_proved(lease, proved ? check.asked_at : 0))
@@ -485,21 +482,20 @@ check_holds(void)
 
 	/*
 	 * The foreign server may be this one, and a trigger there may use NOTIFY:
-	 * keeping the lock while postgres_fdw commits would be a deadlock.
+	 * if the lock were held while postgres_fdw commits, both would deadlock.
 	 */
 	if (check.queue_locked_at != 0 &&
 		used_foreign_in == ZkMyLocalTransactionId)
 		unlock_notify_queue();
 
-	/* the lock must never be free before its commit is durable */
+	/* no lock may be free before the commit is durable */
 	ForceSyncCommit();
 }
 
 /*
- * Before a commit of a command with lasting effects, whose check came before
- * the command.  Only warn of a lost lock: an error would mean that nothing has
- * happened, and a wait could end in one.  The hold stays lost, and fails the
- * next commit.
+ * Warn of lost locks before a commit of a command with lasting effects.  An
+ * error would mean that the command has had no effect, and a wait for a proof
+ * could end in an error.  The hold stays lost, and the next commit fails.
  */
 static void
 warn_of_lost_holds(void)
@@ -525,8 +521,8 @@ warn_of_lost_holds(void)
  * commit_begin_lasting
  *		Check the locks before a command with lasting effects.
  *
- * Its commits do not check them, and the loss of a lock does not cancel the
- * command, which would stop half-way.
+ * The commits of the command do not check the locks.  The loss of a lock does
+ * not cancel the command, since it would stop half-way.
  *
  * Errors: 40001 if a lock has been lost.
  */
@@ -539,7 +535,7 @@ commit_begin_lasting(void)
 
 /*
  * commit_end_lasting
- *		The command is over; the commit that ends it is still to come.
+ *		Note that the command is over, and its last commit still to come.
  */
 void
 commit_end_lasting(void)
@@ -550,7 +546,7 @@ commit_end_lasting(void)
 
 /*
  * commit_leave_lasting
- *		The command's last commit is over.
+ *		Note that the command's last commit is over.
  *
  * In a pipeline, the next statement may be in the same transaction.
  */
@@ -565,7 +561,7 @@ commit_leave_lasting(void)
 
 /*
  * commit_fail_lasting
- *		The command, if any, has failed.
+ *		Note that the command, if there was one, has failed.
  */
 void
 commit_fail_lasting(void)
@@ -584,7 +580,7 @@ commit_is_lasting(void)
 	return lasting != LASTING_NONE;
 }
 
-/* At the end of a transaction, in whatever way. */
+/* End what a transaction holds, at its commit or rollback. */
 static void
 end_transaction(bool commit)
 {
@@ -597,14 +593,15 @@ end_transaction(bool commit)
 }
 
 /*
- * Is this a transaction of PostgreSQL's own, while the session waits for the
- * client, or is about to?  It has such for NOTIFY messages of other sessions,
- * and for changes of catalogs.  They change nothing; and an error in one would
- * end the session, or look like one of the command that is over, which may be
- * a ROLLBACK.
+ * Is this a transaction that PostgreSQL runs by itself while the session waits
+ * for the client, or is about to wait?  Such a transaction processes NOTIFY
+ * messages or catalog changes of other sessions, and changes nothing.  An
+ * error would end the session, or look like one of the preceding command,
+ * which may be a ROLLBACK.
  *
- * The latter run no statement, but the command that is over has run one. (A
- * procedure may commit without a statement in between, but runs in a portal.)
+ * Before the wait, such a transaction runs no statement, but the preceding
+ * command has run one.  (A procedure may commit without a statement in
+ * between, but runs in a portal.)
  */
 static bool
 is_between_commands(void)
@@ -658,12 +655,12 @@ zk_xact_callback(XactEvent event, void *arg pg_attribute_unused())
 }
 
 /*
- * The transaction has been committed or prepared, and all transaction
- * callbacks have run; its heavyweight locks go next.
+ * Drop the slots of a transaction that has been committed.  All transaction
+ * callbacks have run, and PostgreSQL releases the heavyweight locks next.
  *
- * PostgreSQL calls this for every resource owner that it releases.  The
- * transaction's is released as "top level" at the transaction's end only,
- * always right after the callbacks.
+ * PostgreSQL calls this for every resource owner that it releases.  It
+ * releases that of the transaction as "top level" only at the transaction's
+ * end, right after the callbacks.
  */
 static void
 zk_release_callback(ResourceReleasePhase phase,

@@ -56,7 +56,7 @@ PG_FUNCTION_INFO_V1(zk_fleet);
 /* Of all locks, so many are listed and read together. */
 #define LOCKS_AT_A_TIME		100
 
-/* How many of the first contenders of a lock are read, if they leave. */
+/* How often the next contenders of a lock are read, if the first ones left. */
 #define MAX_ROUNDS			8
 
 /* A request, from before it is put into a box until its answer is copied. */
@@ -131,7 +131,7 @@ copy_answer(dsm_handle handle)
 	return copy;
 }
 
-/* Report why there is no answer that could be used; without one, as elevel. */
+/* Fail if the answer is unusable; report at reading->elevel if none came. */
 static void
 report_unread(const Reading *reading, const Asking *asking,
 			  ZkReadOutcome outcome)

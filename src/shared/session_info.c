@@ -1,24 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * session_info.c
- *		What the worker publishes of the ZooKeeper session: its state, and until
- *		when it is proved that it has not ended.
+ *		What the worker publishes of the ZooKeeper session: its state and its
+ *		lease.
  *
- * Views read it, backends that wait for a session, and the next worker, which
- * resumes the session.
+ * The readers are views, backends that wait for a session, and the next
+ * worker, which resumes the session.
  *
- * The lease says until when ZooKeeper cannot have ended the session, even
- * unknown to the worker.  A commit that finds it expired, or wants to be sure,
- * draws a ticket from "asked" and waits on "cv" until "given" has reached it:
- * then ZooKeeper has confirmed the session since.
+ * While the lease runs, ZooKeeper cannot have ended the session, not even
+ * without the worker's knowledge.  A commit that finds the lease expired, or
+ * must not rely on it, draws a ticket from "asked" and waits on "cv" until
+ * "given" has reached the ticket: then ZooKeeper has confirmed the session
+ * after the draw.
  *
- * Locking protocol.  One LWLock of the tranche ZK_TRANCHE, which may be taken
- * inside any other, guards the fields of SessionShared; only the worker
- * writes, but for the instances, which the backend writes that has read them.
- * The fields of ProofShared have no lock, but for a spinlock around the
- * worker's latch: each is an atomic, and only the worker writes lease_until_ms
- * and "given".  Backends read them before their
- * slots: if a slot is not lost after that, the lease read was its session's.
+ * Locking protocol.  One LWLock of the tranche ZK_TRANCHE guards the fields of
+ * SessionShared, and may be taken while any other lock is held.  Only the
+ * worker writes these fields, except for the instances, which a backend writes
+ * when it has read them in ZooKeeper.  The fields of ProofShared are atomics,
+ * except for the worker's latch, which a spinlock guards.  Only the worker
+ * writes lease_until_ms and "given".  A backend reads these two before its
+ * slots: if a slot is not lost then, the lease was that of its session.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -45,13 +46,13 @@
 typedef struct SessionShared
 {
 	ZkSessionInfo info;
-	int64		path_bytes;		/* of the session's nodes, at most ... */
-	int			nlocks;			/* ... and for how many locks they are */
+	int64		path_bytes;		/* bound for the session's paths */
+	int			nlocks;			/* locks to which these paths belong */
 	int64		directories;	/* lock directories made since server start */
-	char		auths[ZK_AUTHS_SIZE];	/* the worker's, without a lock */
+	char		auths[ZK_AUTHS_SIZE];	/* of the worker only: no lock */
 	ZkFleetInfo fleet;
-	pg_atomic_flag member_there;	/* clear: see member_miss() */
-	int64		instances_ms;	/* when they were read, as of zk_now_ms() */
+	pg_atomic_flag member_there;	/* cleared by member_miss() */
+	int64		instances_ms;	/* zk_now_ms() when instances were read */
 	int			ninstances;
 	ZkInstance	instances[ZK_KNOWN_INSTANCES];
 } SessionShared;
@@ -73,7 +74,7 @@ static LWLock *session_lock = NULL;
 
 /*
  * zk_feature_name
- *		What ZooKeeper calls it.
+ *		ZooKeeper's name for a feature.
  */
 const char *
 zk_feature_name(ZkFeature feature)
@@ -155,7 +156,7 @@ session_info_startup_shmem(void)
 
 /*
  * worker_set_latch
- *		A worker begins, with this latch, or is about to end.
+ *		Set the latch of a worker that begins, or NULL when it is to end.
  */
 void
 worker_set_latch(Latch *latch)
@@ -207,10 +208,9 @@ session_write(const ZkSessionInfo *info)
 
 /*
  * session_auths
- *		The credentials that the session presents: ZK_AUTHS_SIZE bytes of
- *		strings, up to an empty one, that belong to the worker.
- *
- * They are kept for the next worker.
+ *		The credentials that the session presents: ZK_AUTHS_SIZE bytes with
+ *		strings, the last one empty.  Only the worker and its successors use
+ *		them.
  */
 char *
 session_auths(void)
@@ -220,8 +220,8 @@ session_auths(void)
 
 /*
  * path_bytes_read
- *		How many of ZK_MAX_PATH_BYTES the session has in use, and, unless
- *		"nlocks" is NULL, for how many locks.
+ *		How many of ZK_MAX_PATH_BYTES the session uses; and, in *nlocks unless
+ *		that is NULL, the number of locks that use them.
  */
 int64
 path_bytes_read(int *nlocks)
@@ -244,7 +244,7 @@ path_bytes_read(int *nlocks)
 void
 path_bytes_write(int64 bytes, int nlocks)
 {
-	/* only the worker changes it, and mostly it is the same */
+	/* only the worker writes these fields, so it may read them unlocked */
 	if (shared->path_bytes == bytes && shared->nlocks == nlocks)
 		return;
 	LWLockAcquire(session_lock, LW_EXCLUSIVE);
@@ -270,7 +270,7 @@ directories_read(void)
 
 /*
  * directories_count
- *		The worker has made a lock directory.
+ *		Count a lock directory that the worker has made.
  */
 void
 directories_count(void)
@@ -306,8 +306,8 @@ session_write_fleet(const ZkFleetInfo *info)
 
 /*
  * instances_find
- *		The instance with this id, of those that were read last; false if there
- *		is none, or they were read too long ago.  *known: they were not.
+ *		Find an instance by its id among those that were read last.  Returns
+ *		false if there is none, or if no read is recent (*known is false).
  */
 bool
 instances_find(const char *id, ZkInstance *instance, bool *known)
@@ -329,7 +329,7 @@ instances_find(const char *id, ZkInstance *instance, bool *known)
 
 /*
  * instances_write
- *		These are the instances of the fleet, or as many as are remembered.
+ *		Remember instances of the fleet, ZK_KNOWN_INSTANCES at most.
  */
 void
 instances_write(const ZkInstance *instances, int n)
@@ -344,23 +344,22 @@ instances_write(const ZkInstance *instances, int n)
 
 /*
  * lease_read_ms
- *		Until when the session cannot have ended, as of zk_now_ms(); 0:
- *		unknown.
+ *		The end of the lease, as of zk_now_ms(); 0: none.
  */
 int64
 lease_read_ms(void)
 {
 	int64		until_ms = (int64) pg_atomic_read_u64(&proof->lease_until_ms);
 
-	/* before what the caller reads next */
+	/* the lease is read before what the caller reads next */
 	pg_read_barrier();
 	return until_ms;
 }
 
 /*
  * proof_wake_waiters
- *		A lock is lost: backends that wait for a proof must look at their
- *		locks.
+ *		Wake the backends that wait for a proof.  Each checks whether one of
+ *		its locks is lost.
  */
 void
 proof_wake_waiters(void)
@@ -370,7 +369,7 @@ proof_wake_waiters(void)
 
 /*
  * member_miss
- *		This instance is not among the members: have the worker check that.
+ *		Have the worker check this instance's znode, which a backend misses.
  */
 void
 member_miss(void)
@@ -381,7 +380,7 @@ member_miss(void)
 
 /*
  * member_is_missed
- *		Was it missed since this was called last?  The worker only.
+ *		Was member_miss() called since the last call?  The worker only.
  */
 bool
 member_is_missed(void)
@@ -418,8 +417,8 @@ proof_is_given(uint32 ticket)
 
 /*
  * proof_prepare_wait
- *		Have the next proof or loss set our latch.  The caller then looks at
- *		what it waits for, and ends the wait by ConditionVariableCancelSleep().
+ *		Have the next proof or loss set our latch.  The caller then checks its
+ *		condition, and ends the wait by ConditionVariableCancelSleep().
  */
 void
 proof_prepare_wait(void)
@@ -430,7 +429,7 @@ proof_prepare_wait(void)
 /*
  * proof_wait
  *		Wait until ZooKeeper has confirmed the session after this ticket was
- *		drawn; false if it has not by until_ms, as of zk_now_ms().
+ *		drawn.  Returns false if until_ms, as of zk_now_ms(), comes first.
  *
  * The wait can be canceled.
  */
@@ -476,7 +475,7 @@ proof_latest(void)
 /*
  * lease_write
  *		Publish the lease, which ends at until_ms as of zk_now_ms(), and the
- *		latest ticket that it proves; the worker only.
+ *		latest ticket with an answer; the worker only.
  */
 void
 lease_write(int64 until_ms, uint32 ticket)
@@ -489,7 +488,7 @@ lease_write(int64 until_ms, uint32 ticket)
 
 /*
  * lease_shorten
- *		End the lease at until_ms, if it is later; the worker only.
+ *		End the lease at until_ms, unless it ends earlier; the worker only.
  */
 void
 lease_shorten(int64 until_ms)

@@ -3,41 +3,41 @@
  * fleet.c
  *		This instance's membership in the fleet.
  *
- * The fleet is the instances of one ensemble and root, the worker's own
- * zklock.root.  Each has an ephemeral znode, created in its session, below
- * <root>/%clusters, which is persistent: its creation is the fleet's identity.
- * core/lock/note.c has the form of both.
+ * A fleet is all instances that use the same ensemble and have the same
+ * zklock.root in their configuration.  The worker of each instance creates an
+ * ephemeral znode ("our znode") below <root>/%clusters, which is persistent
+ * and identifies the fleet by its creation; core/lock/note.c has their form.
  *
- * With zklock.acl = creator others may read %clusters, but only instances with
- * its credentials may create znodes in it: a session with many long names in a
- * znode open to the world can destroy the ensemble (doc/security.md).  A
+ * With zklock.acl = creator, other clients may read %clusters, but only
+ * instances with the same credentials may create znodes there: a session that
+ * creates many long names can destroy the ensemble (doc/security.md).  A
  * worker that finds an ACL by which others can do more than read sets it.
- * After a change of zklock.auth a worker sets it, and that of our znode, for
- * both credentials, which it presents, and the next worker for the new ones
- * (security.c).  The same is done with the root, where others could create no
- * lock, if its ACL is for one owner, as an instance creates it.  A worker
- * whose credentials have not changed leaves them alone.
+ * After a change of zklock.auth, a worker presents both credentials, and sets
+ * the ACLs of %clusters and our znode for both; the next worker sets them for
+ * the new ones (session.c).  The same is done with the root if its ACL has one
+ * owner, as when an instance creates the root; otherwise the new credentials
+ * could create no lock.  Without a change, these ACLs are left alone.
  *
- * Our znode is created when the session has begun.  It stays when a new worker
- * resumes the session; since its name is in shared memory first, there is only
- * one.  It is written again when its data have changed, and moves with
- * zklock.root.  Nothing is watched, and no lock waits for any of this.  What
- * ZooKeeper refuses is logged, and retried after a reload or in the next
- * session.  The requests go in two flights: what is read, and, by that, what
- * is written.  An answer that is lost begins all of it again.
+ * Our znode is created when the session has begun.  A worker that resumes the
+ * session creates no second one, since the name is in shared memory before the
+ * first create.  Our znode is written when its data change, and moves with
+ * zklock.root.  Nothing is watched, and no lock waits for these requests.  A
+ * refusal is logged, and the request is sent again after a reload or in the
+ * next session.  The requests go in two flights, the reads and then the writes
+ * that the reads call for.  If an answer is lost, both are sent again.
  *
- * ZooKeeper may be restored from an older copy in which our session is alive:
- * then it has what we have released since, and lacks what we have acquired.
- * The stat of each write of our znode shows that (member_mark()).  If the
- * answer to a write is lost, the znode is read before it is written again.  It
- * is written after each connect, to check the previous writes, and after any
- * change of ours, at most MARKS_PER_TIMEOUT times in a session timeout; no
- * more than that can be missed.  If ZooKeeper was restored, the session is
- * ended; so it is if our znode is missing and made again.  What has been seen
- * of the writes goes with the session, and when zklock.root changes.
+ * If ZooKeeper is restored from an older copy in which our session is alive,
+ * contenders that we have deleted since the copy exist again, and those that
+ * we have created since are missing.  The stat of each write of our znode
+ * reveals this (member_mark()).  If the answer to a write is lost, our znode
+ * is read before it is written again.  It is written after each connect, which
+ * checks the previous writes, and after any change of ours, but at most
+ * MARKS_PER_TIMEOUT times in a session timeout.  A restore is not noticed if
+ * it loses only changes since the latest write.  After a restore, or when our
+ * znode was missing and is created again, the worker ends the session.  The
+ * stat is forgotten when the session ends and when zklock.root changes.
  *
- * The path of our znode does not count in contender.c; it is one, within the
- * room for what does not count.
+ * contender.c does not count the path of our znode, but has room for it.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -69,18 +69,18 @@
 /* The requests, in their order; each is sent only if it is needed. */
 typedef enum FleetStep
 {
-	STEP_LOOK,					/* stat our znode, if a write of it may have
-								 * been carried out or not */
+	STEP_LOOK,					/* stat our znode, if the answer to a write
+								 * of it is lost */
 	STEP_LEAVE,					/* delete our znode below another root */
 	STEP_MAKE,					/* create %clusters, with its parents */
-	STEP_ASK,					/* get its ACL, unless all is to be open */
-	STEP_ASK_ROOT,				/* get the root's, if it may have to change */
-	STEP_READ,					/* get %clusters: the identity */
-	STEP_CLOSE,					/* set its ACL, if it is open or changes with
-								 * our credentials */
-	STEP_CLOSE_ROOT,			/* set the root's */
+	STEP_ASK,					/* get its ACL, if zklock.acl is creator */
+	STEP_ASK_ROOT,				/* get the root's ACL, if credentials change */
+	STEP_READ,					/* get %clusters, which identifies the fleet */
+	STEP_CLOSE,					/* set the ACL of %clusters, if it is open or
+								 * our credentials change */
+	STEP_CLOSE_ROOT,			/* set the root's ACL */
 	STEP_ENTER,					/* create our znode */
-	STEP_OWN,					/* it may be there: set its ACL */
+	STEP_OWN,					/* set its ACL, since it may exist already */
 	STEP_WRITE					/* set its data */
 } FleetStep;
 
@@ -88,25 +88,25 @@ static struct
 {
 	int			out;			/* requests without an answer yet */
 	bool		dirty;			/* our znode may be missing or outdated */
-	bool		joined;			/* it exists, with "data" */
-	bool		standby;		/* "data" say so */
-	bool		unsure;			/* of a write of it the answer is lost */
-	bool		unmarked;		/* it is to be written as it is, */
+	bool		joined;			/* our znode exists, with "data" */
+	bool		standby;		/* "data" say that we are a standby */
+	bool		unsure;			/* the answer to a write of it is lost */
+	bool		unmarked;		/* our znode is to be written unchanged, */
 	int64		mark_at_ms;		/* but not before this zk_now_ms() */
 	bool		made;			/* STEP_MAKE was tried */
-	bool		close;			/* what STEP_ASK tells, */
-	bool		close_root;		/* and STEP_ASK_ROOT */
+	bool		close;			/* STEP_CLOSE is needed */
+	bool		close_root;		/* STEP_CLOSE_ROOT is needed */
 	int			error;			/* of the latest create, or 0 */
 	int			logged_error;	/* the last refusal that was logged, or 0 */
-	bool		open_logged;	/* it was logged that %clusters belongs to
-								 * others */
+	bool		open_logged;	/* a refusal to set the ACL of %clusters was
+								 * logged */
 	uint32		owner;			/* of our requests */
 	void		(*restored) (void); /* see fleet_attach() */
 	char		data[MEMBER_SIZE];
 	ZkFleetInfo info;			/* as published */
 }			fleet;
 
-/* The next worker no longer presents the former credentials. */
+/* Note that the next worker will not present the former credentials. */
 void
 fleet_drop_auths(void)
 {
@@ -145,8 +145,8 @@ compose(char data[MEMBER_SIZE])
 
 /*
  * fleet_check
- *		The session is connected, or settings have changed: check that
- *		our znode exists and is up to date.
+ *		Check that our znode exists and is up to date, after a connect or a
+ *		change of settings.
  */
 void
 fleet_check(void)
@@ -162,8 +162,8 @@ fleet_check(void)
 
 /*
  * fleet_end_session
- *		The session is over, with our znode and all submitted requests; the
- *		next one may be in another ensemble.
+ *		Forget our znode and all requests, since the session has ended.  The
+ *		next session may be in another ensemble.
  */
 void
 fleet_end_session(void)
@@ -176,7 +176,7 @@ fleet_end_session(void)
 	session_write_fleet(&fleet.info);
 }
 
-/* Send a request: of the root, of %clusters, or of our znode in it. */
+/* Send a step's request: for the root, for %clusters, or for our znode. */
 static void
 request(FleetStep step, RequestKind kind)
 {
@@ -197,14 +197,14 @@ request(FleetStep step, RequestKind kind)
 	session_submit(fleet.owner, &op);
 }
 
-/* Must ACLs change because our credentials do? */
+/* Must ACLs be set because our credentials change? */
 static bool
 credentials_change(void)
 {
 	return auths_are_several() || fleet.info.dropped;
 }
 
-/* ZooKeeper refuses; that affects no lock, except if the chroot is missing. */
+/* Log a refusal, which affects locks only if the chroot is missing. */
 static void
 give_up(int error, bool no_chroot)
 {
@@ -221,7 +221,7 @@ give_up(int error, bool no_chroot)
 			 errdetail("zk_fleet() does not show this server; locks do not depend on that.")));
 }
 
-/* Read what is there; "make": after making it. */
+/* Send the reads; if "make", create %clusters first. */
 static void
 read_fleet(bool make)
 {
@@ -238,7 +238,7 @@ read_fleet(bool make)
 	request(STEP_READ, REQUEST_GET);
 }
 
-/* Set the data of our znode, which exists, after all acknowledged changes. */
+/* Set the data of our znode; the write follows all acknowledged changes. */
 static void
 write_member(void)
 {
@@ -247,7 +247,7 @@ write_member(void)
 	request(STEP_WRITE, REQUEST_SET);
 }
 
-/* All has been read: set the ACLs, and create our znode if it is not there. */
+/* After the reads: set the ACLs, and create our znode if it is missing. */
 static void
 enter(void)
 {
@@ -265,7 +265,7 @@ enter(void)
 	write_member();
 }
 
-/* The stat of %clusters has been read with its data, or not. */
+/* Handle the answer to STEP_READ. */
 static void
 on_read(const RequestAnswer *in)
 {
@@ -285,7 +285,7 @@ on_read(const RequestAnswer *in)
 				*status_chroot() != '\0');
 }
 
-/* The ACL of %clusters has been set, or not. */
+/* Handle the answer to STEP_CLOSE. */
 static void
 on_closed(const RequestAnswer *in)
 {
@@ -300,7 +300,7 @@ on_closed(const RequestAnswer *in)
 	fleet.open_logged = refused;
 }
 
-/* Our znode is as its stat says: is that later than the write before? */
+/* Can this stat of our znode follow the previous write? */
 static bool
 is_later(const RequestAnswer *in, bool written)
 {
@@ -310,7 +310,7 @@ is_later(const RequestAnswer *in, bool written)
 	return later || ZK_MUTATED(ZK_RESTORE_UNNOTICED);
 }
 
-/* Our znode has been written, or not; the ACLs are set, if possible. */
+/* Handle the answer to STEP_WRITE, which follows all changes of ACLs. */
 static void
 on_written(const RequestAnswer *in)
 {
@@ -342,7 +342,7 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 	fleet.out--;
 	if (in->result == REQUEST_UNKNOWN)
 	{
-		/* of a write when joined, repeat that */
+		/* repeat the write if joined, all requests otherwise */
 		*(fleet.joined ? &fleet.unmarked : &fleet.dirty) = true;
 		fleet.unsure = fleet.info.mark.czxid != 0;
 		return;
@@ -372,7 +372,7 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 			break;
 		case STEP_ASK_ROOT:
 
-			/* with several owners it is an administrator's, or set before */
+			/* an ACL of several owners is an administrator's, or our own */
 			fleet.close_root = !in->acl_open && in->acl_count != 0 &&
 				(fleet.info.root_set ||
 				 (in->acl_count == 1 && auths_are_several()));
@@ -429,8 +429,8 @@ is_barred(void)
 
 /*
  * fleet_is_settled
- *		Is everything done, so that our own znode, if possible, is among the
- *		members?
+ *		Does our znode exist, unless ZooKeeper refuses it or joining must
+ *		wait?
  */
 bool
 fleet_is_settled(void)
@@ -439,7 +439,7 @@ fleet_is_settled(void)
 	return fleet.out > 0 ? fleet.joined : !fleet.dirty || is_barred();
 }
 
-/* Begin what is to be done, if there is a connection. */
+/* Send the requests that are due, if there is a connection. */
 void
 fleet_run(void)
 {

@@ -19,9 +19,11 @@
  * them, needs the second without the first.  So it says that it holds the lock
  * in such a mode, while it asks for its own.  For others, who may look
  * meanwhile, that is what is true in a moment: they wait for this process,
- * too.  Only the mask of what the process holds is changed, under the lock
- * manager's own lock, and changed back; nothing is counted.  The process holds
- * the lock in some weaker mode throughout, so that there is a mask.
+ * too.  Only two masks are changed, under the lock manager's own lock, and
+ * changed back: of what the process holds, and of what is held, which has all
+ * that any process holds.  Nothing is counted, so nobody is kept waiting.  The
+ * process holds the lock in some weaker mode throughout, so that there is a
+ * mask.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -125,6 +127,20 @@ queues_read(int *nqueues)
 	return queues;
 }
 
+/* Set the mask of what is held of a lock in this mode, by what processes say. */
+static void
+update_grant_mask(LOCK *lock, LOCKMODE mode)
+{
+	bool		held = lock->granted[mode] > 0;
+
+	ZkForEachLockHolder(proclock, lock)
+		held |= (proclock->holdMask & LOCKBIT_ON(mode)) != 0;
+	if (held)
+		lock->grantMask |= LOCKBIT_ON(mode);
+	else
+		lock->grantMask &= LOCKBIT_OFF(mode);
+}
+
 /*
  * ahead_of_waiters
  *		Let requests of this process go ahead of those that conflict with
@@ -145,6 +161,7 @@ ahead_of_waiters(const LOCKTAG *tag, LOCKMODE mode, bool ahead)
 			proclock->holdMask |= LOCKBIT_ON(mode);
 		else
 			proclock->holdMask &= LOCKBIT_OFF(mode);
+		update_grant_mask(proclock->tag.myLock, mode);
 	}
 	LWLockRelease(partition);
 }

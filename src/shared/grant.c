@@ -383,7 +383,8 @@ slot_report(ZkSlot *slot, unsigned report, int32 sequence, int64 token)
 	if (report & RECIPE_REPORT_GRANTED)
 		granted = set_granted(slot, &check_at);
 	if (report & RECIPE_REPORT_ALONE)
-		turn_alone(&slot->turn);
+		turn_alone(&slot->turn, slot->contender.kind == ZNODE_READER &&
+				   slot->contender.retain_ms == 0);
 	if ((report & RECIPE_REPORT_UNWATCHED) && !ZK_MUTATED(ZK_CHANGE_IGNORED))
 		turn_unwatched(&slot->turn);
 	if (report & (RECIPE_REPORT_ALONE | RECIPE_REPORT_CONTENDED))

@@ -48,9 +48,9 @@
  * the slot, is ready to take it once it has the heavyweight lock, then holds
  * it.  A lock has a slot for each mode, since it has a contender for each.
  * Several backends hold the readers' slot together.  They may join the holders
- * only while no exclusive contender of another instance waits behind ours; the
- * worker checks that in ZooKeeper, but not more often than once in
- * zklock.handoff_quantum.
+ * only while no exclusive contender of another instance waits behind ours.  The
+ * worker lists and watches the queue for that when a backend wants to join, if
+ * it does not watch already, but at most once in zklock.handoff_quantum.
  *
  * With zklock.exclusion = instance a lock has one slot of its own for all
  * modes (ZK_KEY_INSTANCE), which is always NONE, so that the worker does not

@@ -51,8 +51,7 @@ struct ZkSlot
 	bool		asked:1;		/* a backend waits for a contender */
 	bool		mailed:1;		/* in the worker's mail */
 	bool		check_wanted:1; /* a reader asks for ZK_MAIL_WATCH_QUEUE */
-	bool		writer_behind:1;	/* at checked_at, one was behind our
-									 * readers */
+	bool		writer_behind:1;	/* a writer was behind our readers */
 	bool		has_victim:1;	/* a waiter may have a "victim_of" */
 	bool		revoked:1;		/* with what follows: see ZkSlotUse */
 	uint16		retaken;
@@ -73,8 +72,9 @@ struct ZkSlot
 
 	/* fairness to other instances' contenders */
 	Turn		turn;			/* in us as of zk_now_us() */
-	int64		checked_at;		/* when we checked for writers */
-	int64		check_start;	/* start of the check under way, or 0 */
+	int64		checked_at;		/* when writer_behind was true, by a list that
+								 * a backend asked for */
+	int64		check_start;	/* when that list was asked for, or 0 */
 
 	slist_node	mail_node;
 };

@@ -342,7 +342,9 @@ take(ZkProcLock *proc, int64 now)
 /*
  * May one more reader join those that hold the slot?  Not if an exclusive
  * contender waits behind ours, or that contender would wait forever.  If this
- * is not known well enough, have the worker watch the queue.
+ * is not known well enough, have the worker watch the queue.  The worker then
+ * reports the first change, unless it stands still or hears nothing: so what it
+ * has reported counts only while the lease runs.
  */
 static ZkOutcome
 try_join(ZkProcLock *proc)
@@ -353,7 +355,8 @@ try_join(ZkProcLock *proc)
 	bool		fresh;
 
 	/* a check that began after we came is an answer, whatever its age */
-	fresh = slot->turn.behind == TURN_ALONE || age < HANDOFF_QUANTUM_US ||
+	fresh = age < HANDOFF_QUANTUM_US ||
+		(slot->turn.behind == TURN_ALONE && now < lease_read_ms() * 1000) ||
 		(slot->writer_behind ? age < RECHECK_TIME :
 		 slot->checked_at >= proc->since);
 	if (fresh && slot->writer_behind)

@@ -162,8 +162,8 @@ struct Contender
 								 * of the turn */
 	dlist_node	deferred_node;	/* in its list, if deferred */
 	int64		queued_since_ms;	/* zk_now_ms(): behind others, or with a
-									 * writer behind it, for which backends
-									 * wait; 0: neither, as far as we know */
+									 * writer behind it; 0: neither, as far as
+									 * we know */
 	dlist_node	queued_node;	/* in its list, unless
 								 * queued_since_ms is 0 */
 	uint32		watch_serial;	/* of the watch that it waits for, or 0 */
@@ -906,6 +906,8 @@ note_queue(Contender *contender, unsigned report)
 		set_queued(contender, false);
 		note_owner(contender);
 	}
+	if (report & RECIPE_REPORT_UNWATCHED)
+		contender->awaited = false; /* the next scan asks again */
 	if (report & (RECIPE_REPORT_CONTENDED | RECIPE_REPORT_ALONE))
 	{
 		set_queued(contender, (report & RECIPE_REPORT_WRITER) != 0);

@@ -147,6 +147,24 @@ value($shop, "INSERT INTO stock VALUES ('backend', 1), ('worker', 1), ('cluster'
 }
 
 #
+# The worker, which would tell readers of a writer
+#
+
+{
+	my $reader = ZkSession->new($a);
+	my $read = "SELECT zk_lock('read', shared => true)";
+	my $worker = worker_of($a);
+
+	$reader->run_ok("SELECT zk_lock('read', shared => true, session => true)");
+	value($a, $read) for 1 .. 3;
+	stop_processes($worker);
+	$zk->session_clock(6)->();
+	is(sql($a, "BEGIN; SET LOCAL lock_timeout = '500ms'; $read; ROLLBACK")->{sqlstate}, '55P03', 'worker stopped: no reader joins others');
+	continue_processes($worker);
+	$reader->quit;
+}
+
+#
 # The whole instance: whoever goes on first, the clock has run out
 #
 

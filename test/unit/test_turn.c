@@ -209,14 +209,15 @@ b5_alone_unless_contended(void **state)
 {
 	(void) state;
 	for (int i = 0; i < NBEHIND; i++)
-	{
-		Turn		turn = granted((Story) {.behind = all_behind[i]});
+		for (int readers = 0; readers < 2; readers++)
+		{
+			Turn		turn = granted((Story) {.behind = all_behind[i]});
+			bool		stays = all_behind[i] == TURN_CONTENDED && !readers;
 
-		turn_alone(&turn);
-		assert_int_equal(turn.behind, all_behind[i] == TURN_CONTENDED ?
-						 TURN_CONTENDED : TURN_ALONE);
-		assert_false(turn_take_ask(&turn));
-	}
+			turn_alone(&turn, readers);
+			assert_int_equal(turn.behind, stays ? TURN_CONTENDED : TURN_ALONE);
+			assert_false(turn_take_ask(&turn));
+		}
 }
 
 static void

@@ -1004,7 +1004,7 @@ on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		recipe->queue_watch = 0;
 	out->report |= recipe->alone ?
 		RECIPE_REPORT_ALONE : RECIPE_REPORT_CONTENDED;
-	if (known && reader)
+	if (known && reader && !recipe->alone)
 		writer = somebody_behind(recipe, answer, false, false);
 	forget(&recipe->writer);
 	if (writer != NULL)

@@ -42,8 +42,8 @@ typedef enum RecipeEvent
 	RECIPE_RELEASE,				/* leave the queue or give up the lock */
 	RECIPE_REQUEUE,				/* give up the lock, and queue again */
 	RECIPE_READ_QUEUE,			/* read it again, while behind others */
-	RECIPE_WATCH_QUEUE,			/* report whether others are behind us, and
-								 * when somebody comes */
+	RECIPE_WATCH_QUEUE,			/* report whether others are behind us, and the
+								 * next change of that */
 	RECIPE_SET_IN_USE,			/* write that we use the lock */
 	RECIPE_WATCH_REVOCATION,	/* watch our own node for a revocation */
 	RECIPE_LOOK,				/* look at what we watch: its event may have

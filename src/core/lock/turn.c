@@ -53,7 +53,8 @@
  *	B3	handed on; unknown, not contested, not readers
  *											-> to ask
  *	B4	the worker takes the question		to ask -> asked
- *	B5	alone (reported by the worker)		-> alone, unless contended
+ *	B5	alone (reported by the worker)		-> alone; if contended, only
+ *											   readers that are not retained
  *	B6	the connection is lost				alone -> asked (the worker checks
  *											   again when it has one)
  *	B7	contended (reported by the worker)	-> contended
@@ -194,7 +195,7 @@ turn_granted(Turn *turn, bool queued, bool retainable, int64_t now)
 	else if (turn->contested > 0)
 		turn->contested--;
 	if (retainable)
-		turn_alone(turn);
+		turn_alone(turn, false);
 	return keep_until(turn, 0);
 }
 
@@ -252,11 +253,17 @@ turn_gone(Turn *turn, int32_t release_time, int64_t now)
 	return release_time;
 }
 
-/* No other contender is behind ours, and the worker will learn of any. */
+/*
+ * turn_alone
+ *		No other contender is behind ours, and the worker will learn of any.
+ *
+ * An exclusive lock that was contended is about to be given up.  "readers": the
+ * lock is shared, and may not be retained; they go on when a writer has left.
+ */
 void
-turn_alone(Turn *turn)
+turn_alone(Turn *turn, bool readers)
 {
-	if (turn->behind != TURN_CONTENDED)
+	if (readers || turn->behind != TURN_CONTENDED)
 		turn->behind = TURN_ALONE;
 }
 

@@ -108,7 +108,7 @@ extern int64_t turn_granted(Turn *turn, bool queued, bool retainable,
 extern void turn_given_up(Turn *turn, int64_t now);
 extern void turn_unknown(Turn *turn);
 extern int32_t turn_gone(Turn *turn, int32_t release_time, int64_t now);
-extern void turn_alone(Turn *turn);
+extern void turn_alone(Turn *turn, bool readers);
 extern void turn_disconnected(Turn *turn);
 extern TurnDecision turn_contended(Turn *turn, bool idle, bool taker,
 								   int waiting, int64_t now);

@@ -340,6 +340,10 @@ my $foreign = $zk->client(timeout => 60);
 #
 
 {
+	# which outlives the start of a server
+	$a->append_conf('postgresql.conf', "zklock.session_timeout = '20s'");
+	$a->reload;
+	$a->poll_query_until('postgres', q{SELECT timeout = '20 s' AND state = 'connected' FROM zk_session});
 	my $session = session_of($a);
 	my $address = '127.0.0.1:' . ($zk->ports)[0];
 

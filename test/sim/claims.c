@@ -325,8 +325,8 @@ check_claim_call(int number, int claim, SimClaimCall call)
 	client->at = sim_now();
 	client->boottime = clock_of(&claims[claim]);
 	client->gone = is_gone(&claims[claim]);
-	client->asked = claims[claim].state == CLAIM_ASKED &&
-		claims[claim].client != number;
+	client->asked = claims[claim].client != number &&
+		(claims[claim].state == CLAIM_ASKED || claims[claim].beginning);
 	if (call == CLAIM_RENEW)
 		claims[claim].renewers++;
 	if (call == CLAIM_END)

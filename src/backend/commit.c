@@ -458,7 +458,7 @@ check_holds(void)
 		bool		proved = check.asked_at != 0 &&
 			proof_is_given(check.ticket);
 
-		/* report a loss ahead of the cancel that it has caused */
+		/* a loss cancels the backend: the error must be the loss */
 		begin_commit_of_holds();
 		/* a pending cancel would end the commit's wait for a standby */
 		CHECK_FOR_INTERRUPTS();

@@ -1030,8 +1030,8 @@ watch_revocation(Recipe *recipe, RecipeOutput *out)
  * readers, each would read it for all of them.
  *
  * If nobody was behind an exclusive owner, somebody has come.  A lock that may
- * be idle is then given up without waiting for the list that shows who that
- * is; it is sent ahead of the delete.
+ * be idle is then given up at once.  The list that shows who has come is sent
+ * ahead of the delete, and its answer is not waited for.
  */
 static void
 on_queue_touched(Recipe *recipe, RecipeOutput *out)

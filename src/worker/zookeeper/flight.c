@@ -931,25 +931,20 @@ plan_flight(FlightPlan *plan)
 
 /*
  * flight_send_alone
- *		Send a request now, ahead of all that has been submitted.  Returns as
- *		flight_submit().
+ *		Send a request now, ahead of all that has been submitted.
  *
- * The connection must be up.  On a new one, answers to what was sent before may
- * still be to come.
+ * No flight may be out, and the connection must be up.
  */
-const Operation *
+void
 flight_send_alone(uint32_t owner, const Request *request)
 {
 	dlist_head	list = DLIST_STATIC_INIT(list);
-	Operation  *op = operation_make(owner, request);
 
-	dlist_push_tail(&list, &op->node);
-	if (!flight_is_out())
-		flight.sent_ms = zk_now_ms();
+	dlist_push_tail(&list, &operation_make(owner, request)->node);
+	flight.sent_ms = zk_now_ms();
 	client_enter_library();
 	send_first(&list);
 	client_leave_library();
-	return op;
 }
 
 /*

@@ -38,8 +38,7 @@ extern void flight_directory_deleted(const char *directory);
 extern void flight_disconnect(void);
 extern bool flight_is_out(void);
 extern void flight_send(int64 now_ms);
-extern const Operation *flight_send_alone(uint32_t owner,
-										  const Request *request);
+extern void flight_send_alone(uint32_t owner, const Request *request);
 extern void flight_hold_back(void);
 extern Operation *flight_take_answer(Operation *op);
 extern bool flight_complete_answer(Operation *op);

@@ -151,9 +151,7 @@ static struct
 {
 	/* the connection */
 	const char *next_auth;		/* of "auths", to be sent; or "" */
-	const Operation *sync_check;	/* the latest, while it is out; or NULL */
-	bool		checked;		/* the server has answered it, */
-	bool		synced;			/* and lacks nothing */
+	bool		checked;		/* the server has answered the sync check */
 	int			silent_connections; /* lost in a row without any answer */
 
 	/* the lease */
@@ -292,8 +290,8 @@ void
 session_close(void)
 {
 	client_close();
-	session.sync_check = session.heartbeat = NULL;
-	session.synced = session.checked = false;
+	session.heartbeat = NULL;
+	session.checked = false;
 	session.silent_connections = 0;
 	lease_begin(&session.lease, zk_now_ms());
 	flight_end();
@@ -424,34 +422,22 @@ lease_timeout_ms(void)
 		Min(timeout_ms, session.first_timeout_ms);
 }
 
-/*
- * Begin to check that the server does not lag behind.  The answer to the check
- * of an earlier connection does not count.
- */
-static void
-send_sync_check(void)
+/* Has the server of the current connection answered, and lacks nothing? */
+bool
+session_is_synced(void)
 {
-	static const Request check = {.kind = REQUEST_CHECK,.path = "/"};
+	bool		checked = session.checked || ZK_MUTATED(ZK_SYNC_UNANSWERED) ||
+		(ZK_MUTATED(ZK_SYNC_OF_BEFORE) && current.probed);
 
-	session.sync_check = flight_send_alone(ourselves, &check);
-}
-
-/*
- * Is an answer to come before anything else is sent?  That to a sync check is
- * not if a mutation has made the session synced without it.
- */
-static bool
-is_waiting(void)
-{
-	return flight_is_out() && !(session.synced && session.sync_check != NULL);
+	return client.connected && checked &&
+		features.next == PROBE_NONE && features.missing == 0;
 }
 
 /* Would session_flush() send what is submitted now? */
 bool
 session_ready(void)
 {
-	return client.handle != NULL && client.connected &&
-		session.synced && !is_waiting() &&
+	return session_is_synced() && !flight_is_out() &&
 		zk_now_ms() >= flight.resend_ms;
 }
 
@@ -465,23 +451,22 @@ session_ready(void)
 int64
 session_flush(void)
 {
+	static const Request sync_check = {.kind = REQUEST_CHECK,.path = "/"};
 	int64		now_ms = zk_now_ms();
 	int64		again_ms;
 
 	if (client.handle == NULL)
 		return 0;
 	again_ms = lease_turn(&session.lease, lease_timeout_ms(), now_ms);
-	if (!client.connected || is_waiting())
+	if (!client.connected || flight_is_out())
 		return again_ms;
 	if (now_ms < flight.resend_ms)
 		return zk_earlier(again_ms, flight.resend_ms);
 	if (!session.checked)
-		send_sync_check();
+		flight_send_alone(ourselves, &sync_check);
 	else if (features.next != PROBE_NONE)
-		(void) flight_send_alone(ourselves, &probes[features.next].request);
-	else if (features.missing == 0)
-		session.synced = true;
-	if (session.synced)
+		flight_send_alone(ourselves, &probes[features.next].request);
+	if (session_is_synced())
 		flight_send(now_ms);
 	return again_ms;
 }
@@ -532,13 +517,10 @@ fill_unfit(uint32 missing, SessionEvent *event)
 static void
 end_sync_check(int code, SessionEvent *event)
 {
-	session.sync_check = NULL;
 	if (client.connected && client_is_leaders(code))
 	{
 		session.silent_connections = 0;
 		session.checked = true;
-		if (features.next == PROBE_NONE)
-			session.synced = features.missing == 0;
 		return;
 	}
 	if (client.connected && code == ZUNIMPLEMENTED)
@@ -589,7 +571,7 @@ end_own_request(const Operation *op, bool proof, SessionEvent *event)
 		end_probe(op);
 	else if (op == session.heartbeat)
 		end_heartbeat(proof);
-	else if (op == session.sync_check)
+	else
 		end_sync_check(op->answer.error, event);
 }
 
@@ -621,8 +603,7 @@ deliver_answer(Operation *op, SessionEvent *event)
 
 /*
  * There is a new connection.  First our credentials are sent, if the library
- * does not have them yet (it rejects them without a connection), and a
- * barrier.
+ * does not have them yet (it rejects them without a connection).
  */
 static void
 begin_connection(void)
@@ -636,10 +617,7 @@ begin_connection(void)
 		session.next_auth += strlen(session.next_auth) + 1;
 	client_leave_library();
 	client.connected = true;
-	session.checked = false;
-	if (!ZK_MUTATED(ZK_SYNC_OF_BEFORE))
-		session.synced = ZK_MUTATED(ZK_SYNC_UNANSWERED);
-	send_sync_check();
+	flight.resend_ms = 0;
 
 	/* a shorter timeout counts from when the server learns of it */
 	if (session.first_timeout_ms == 0 ||
@@ -689,7 +667,6 @@ end_connection(void)
 		session.silent_connections++;
 	client.connected = false;
 	session.checked = false;
-	session.synced &= ZK_MUTATED(ZK_SYNC_OF_BEFORE);
 	flight_disconnect();
 	lease_disconnect(&session.lease);
 }
@@ -773,13 +750,6 @@ session_reset_wake(void)
 
 	if (read(client.wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		elog(ERROR, "could not read from eventfd: %m");
-}
-
-/* Has the server of the current connection answered, and lacks nothing? */
-bool
-session_is_synced(void)
-{
-	return session.synced;
 }
 
 /*

@@ -75,7 +75,8 @@ typedef struct ZkSessionInfo
 	char		passwd[ZK_PASSWD_SIZE];
 	bool		draining;		/* nothing is begun until nothing is held */
 	int			timeout;		/* ms, as granted; before that, as asked */
-	int			first_timeout;	/* ms, as granted when the session began */
+	int			first_timeout;	/* ms, the shortest granted since the session
+								 * began; 0: not yet */
 	char		server[ZK_SERVER_SIZE]; /* "" if not connected */
 	int64		sessions;		/* sessions begun since server start */
 	int64		reconnects;		/* connections regained within a session */

@@ -156,8 +156,6 @@ static struct
 
 	/* the lease */
 	Lease		lease;
-	int			first_timeout_ms;	/* of the session when it began; 0: not
-									 * yet */
 	const Operation *heartbeat; /* while it is out, its ticket is its serial;
 								 * or NULL */
 	uint32		proved_ticket;	/* of the latest that was answered */
@@ -418,8 +416,8 @@ lease_timeout_ms(void)
 {
 	int			timeout_ms = zoo_recv_timeout(client.handle);
 
-	return session.first_timeout_ms == 0 ? timeout_ms :
-		Min(timeout_ms, session.first_timeout_ms);
+	return current.first_timeout == 0 ? timeout_ms :
+		Min(timeout_ms, current.first_timeout);
 }
 
 /* Has the server of the current connection answered, and lacks nothing? */
@@ -620,10 +618,10 @@ begin_connection(void)
 	flight.resend_ms = 0;
 
 	/* a shorter timeout counts from when the server learns of it */
-	if (session.first_timeout_ms == 0 ||
-		session.first_timeout_ms > zoo_recv_timeout(handle))
+	if (current.first_timeout == 0 ||
+		current.first_timeout > zoo_recv_timeout(handle))
 	{
-		session.first_timeout_ms = zoo_recv_timeout(handle);
+		current.first_timeout = zoo_recv_timeout(handle);
 		lease_forget(&session.lease);
 	}
 }
@@ -952,7 +950,6 @@ status_set_up(void)
 	info->client_id = id->client_id;
 	memcpy(info->passwd, id->passwd, sizeof(info->passwd));
 	info->timeout = zoo_recv_timeout(handle);
-	info->first_timeout = session.first_timeout_ms;
 	fill_server(info->server);
 	return is_new;
 }
@@ -1064,7 +1061,8 @@ session_open(const SessionKey *other)
 					  zklock_session_timeout / 20);
 	lease_begin(&session.lease, now_ms);
 	session.lease.until = resumes ? lease_read_ms() : 0;
-	session.first_timeout_ms = resumes ? info->first_timeout : 0;
+	if (!resumes)
+		info->first_timeout = 0;
 	session.proved_ticket = proof_latest();
 	if (resumes && info->probed)
 		features.next = PROBE_NONE;

@@ -122,7 +122,6 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	loop_context = AllocSetContextCreate(TopMemoryContext, "zklock worker loop",
 										 ALLOCSET_DEFAULT_SIZES);
 	status_attach();
-	auths_attach();
 	before_shmem_exit(worker_exit, (Datum) 0);
 	wait_set = make_wait_set();
 	directories_forget();

@@ -841,10 +841,11 @@ session_error_is_untried(int error)
 	return error == ZRUNTIMEINCONSISTENCY;
 }
 
-/* Begin with what the previous worker published. */
+/* Begin with what the previous worker published and presented. */
 void
 status_attach(void)
 {
+	auths = session_auths();
 	session_read(&current);
 	current.worker_pid = MyProcPid;
 	status_publish(ZK_SESSION_CONNECTING);
@@ -1093,13 +1094,6 @@ forget_auth(char *auth)
 	size_t		len = strlen(auth) + 1;
 
 	memmove(auth, auth + len, auths + ZK_AUTHS_SIZE - (auth + len));
-}
-
-/* Begin with what the previous worker presented. */
-void
-auths_attach(void)
-{
-	auths = session_auths();
 }
 
 /*

@@ -85,7 +85,6 @@ extern bool status_chroot_changed(void);
 extern bool status_is_ending(void);
 
 /* The credentials that it presents. */
-extern void auths_attach(void);
 extern void auths_collect(bool needed);
 extern bool auths_are_several(void);
 extern bool auths_are_old(void);

@@ -139,8 +139,6 @@ static volatile sig_atomic_t library_died = 0;	/* by this signal */
 static Opening opening;
 static const struct ACL_vector *node_acl;	/* of created nodes */
 static int64 handshake_since_ms;	/* as of zk_now_ms(); 0: not in one */
-static bool may_be_refused;		/* SASL may fail, which the library does not
-								 * report */
 
 /* For the library's thread that delivers answers: see callback_parent(). */
 static int	parents_code;
@@ -981,7 +979,6 @@ client_open(const char *servers, const SessionKey *key, const char *tls,
 
 	node_acl = zklock_acl == ZK_ACL_CREATOR ?
 		&ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-	may_be_refused = opening.sasl != NULL;
 	client.state = CLIENT_OPENING;	/* no other thread reads it yet */
 	start_thread(open_handle);
 }
@@ -1059,7 +1056,7 @@ client_close(void)
 	/* the session may have begun without an event yet */
 	client.state = zoo_state(client.handle) == ZOO_CONNECTED_STATE ?
 		CLIENT_CLOSING : CLIENT_ABANDONED;
-	client.connected = may_be_refused = false;
+	client.connected = false;
 	passed = client.handle;
 	client.handle = NULL;
 	if (is_in_handshake(passed))
@@ -1352,11 +1349,9 @@ client_is_ours(int64_t owner)
 static void
 note_refusal(void)
 {
-	if (client.state != CLIENT_OPEN || !may_be_refused ||
-		zoo_state(client.handle) != ZOO_AUTH_FAILED_STATE)
-		return;
-	may_be_refused = false;
-	post_notice(CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
+	if (client.state == CLIENT_OPEN && opening.sasl != NULL &&
+		zoo_state(client.handle) == ZOO_AUTH_FAILED_STATE)
+		post_notice(CLIENT_EVENT_STATE, ZOO_AUTH_FAILED_STATE, NULL);
 }
 
 static bool

@@ -442,7 +442,7 @@ callback_string(int rc, const char *value, const void *data)
 
 	if (op == NULL)
 		return;					/* a sync before the operation itself */
-	if (op->parents_code == ZOK)
+	if (op->request.kind == REQUEST_MKDIRS && op->parents_code == ZOK)
 		op->parents_code = parents_code;
 	if (rc == ZOK)
 	{
@@ -1115,8 +1115,8 @@ acl_of(const Operation *op)
 static int
 send_mkdir(Operation *op)
 {
-	const char *first = op->request.kind == REQUEST_MKDIRS ?
-		strchr(op->path + 1, '/') : NULL;
+	bool		all = op->request.kind == REQUEST_MKDIRS;
+	const char *first = all ? strchr(op->path + 1, '/') : NULL;
 	char		parent[ZNODE_PATH_SIZE];
 
 	for (const char *slash = first; slash != NULL;
@@ -1129,7 +1129,7 @@ send_mkdir(Operation *op)
 	}
 
 	/* a directory without parents is the topmost one itself */
-	op->parents_code = first ? ZOK : ZNONODE;
+	op->parents_code = all && first == NULL ? ZNONODE : ZOK;
 	return zoo_acreate(client.handle, op->path, op->request.data,
 					   data_len(op), acl_of(op), op->request.persistent ?
 					   ZOO_PERSISTENT : ZOO_CONTAINER,
@@ -1143,7 +1143,6 @@ send_by_kind(Operation *op)
 	zhandle_t  *handle = client.handle;
 	const char *data = op->request.data;
 
-	op->parent_lost = false;
 	switch (op->request.kind)
 	{
 		case REQUEST_MKDIR:

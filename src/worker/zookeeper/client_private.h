@@ -83,7 +83,8 @@ typedef struct Operation
 	 * ZooKeeper has sent, malloc'd; flight.c does the rest.
 	 */
 	RequestAnswer answer;
-	int			parents_code;	/* MKDIRS: of the parents */
+	int			parents_code;	/* MKDIRS: why the parents cannot be made; ZOK
+								 * of other kinds */
 	bool		read;			/* the server has read this and set the watch,
 								 * even if the answer does not count */
 	uint32		barrier;		/* its number, if the read is behind one */
@@ -94,9 +95,6 @@ typedef struct Operation
 	struct Operation *sharer;	/* STAT: the next one that this stands for */
 	struct Multi *multi;		/* to be freed with this operation, or NULL */
 	bool		directory_deleted;	/* CREATE: since it was submitted */
-	bool		parent_lost;	/* MKDIR, MKDIRS: the connection was lost since
-								 * it was sent, and the create of the parent
-								 * perhaps with it */
 	ZooWatcherType unwatched;	/* UNWATCH: the watch to be removed on the
 								 * server, or 0 */
 	char		path[FLEXIBLE_ARRAY_MEMBER];	/* of the znode; then its

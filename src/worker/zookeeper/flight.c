@@ -59,11 +59,11 @@
  * set a watch; when it fires, each of them gets it.  A watch fires once: at
  * the deletion of its node, or at a change of what its type is about.
  *
- * When the library reconnects, it sets all watches again, in one request.
- * drop_watches() limits the length of that request to what a server accepts.
- * So each watch that the library may have must be here.  A watch without
- * owners is being removed, or was set too late to be useful; it stays until
- * the server has confirmed its removal, it fires, or the connection is lost.
+ * When the library reconnects, it sets all watches again, in one request, whose
+ * length flight_disconnect() limits to what a server accepts.  So each watch
+ * that the library may have must be here.  A watch without owners is being
+ * removed, or was set too late to be useful; it stays until the server has
+ * confirmed its removal, it fires, or the connection is lost.
  *
  * Everything here runs in the main thread.
  *
@@ -411,8 +411,8 @@ fire_watch(Watch *watch)
  * A watch whose request is out may still come: if the library had no
  * connection by then, it sends the request on the next one.
  */
-static void
-drop_watches(void)
+void
+flight_disconnect(void)
 {
 	bool		too_long = flight.watch_bytes > WATCH_BYTES;
 	Watch	   *watch;
@@ -572,26 +572,27 @@ flight_is_proof(const Operation *op)
 		kind == REQUEST_DELETE_ORPHAN;
 }
 
-/* Why the parents of a directory cannot be made, or ZOK. */
-static int
-parents_code(const Operation *op)
-{
-	return op->request.kind == REQUEST_MKDIRS ? op->parents_code : ZOK;
-}
-
-/* The result that the answer to an operation is. */
+/*
+ * The result that the answer to an operation is.
+ *
+ * What the library was given while it had no connection is sent on the next
+ * one, though what it was given before is lost: so a directory may lack a
+ * parent whose create has an unknown result.
+ */
 RequestResult
 flight_result(const Operation *op)
 {
 	int			code = op->answer.error;
 
+	if (code == ZNONODE && op->parents_code != ZOK)
+		code = op->parents_code;
 	switch (code)
 	{
 		case ZOK:
 			return REQUEST_OK;
 		case ZNONODE:
-			return op->parent_lost ? REQUEST_UNKNOWN :
-				parents_code(op) != ZOK ? REQUEST_REFUSED : REQUEST_NO_NODE;
+			return op->parents_code == ZNONODE ?
+				REQUEST_REFUSED : REQUEST_NO_NODE;
 		case ZNODEEXISTS:
 			/* another client made the directory */
 			return op->request.kind == REQUEST_MKDIR ||
@@ -720,26 +721,6 @@ flight_directory_deleted(const char *directory)
 				operation_is_in(op, directory);
 		}
 	}
-}
-
-/*
- * The connection is lost.  What the library was given while it had none is
- * sent on the next one, though what it was given before is lost: so a
- * directory may lack its parent.
- */
-void
-flight_disconnect(void)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &out)
-	{
-		Operation  *op = dlist_container(Operation, node, iter.cur);
-
-		op->parent_lost = op->request.kind == REQUEST_MKDIR ||
-			op->request.kind == REQUEST_MKDIRS;
-	}
-	drop_watches();
 }
 
 /* Send the first operations of a list as one multi. */
@@ -1131,8 +1112,8 @@ flight_complete_answer(Operation *op)
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;
 	answer->result = flight_result(op);
-	if (code == ZNONODE && parents_code(op) != ZOK)
-		answer->error = parents_code(op);
+	if (code == ZNONODE && op->parents_code != ZOK)
+		answer->error = op->parents_code;
 	answer->not_empty = code == ZNOTEMPTY;
 	answer->ours = client_is_ours(answer->ephemeral_owner);
 	if (operation_creates(op) && code == ZOK)

@@ -559,19 +559,6 @@ operation_is_in(const Operation *op, const char *directory)
 		strchr(op->path + len + 1, '/') == NULL;
 }
 
-/* Has the leader processed this, and a quorum logged the outcome? */
-bool
-flight_is_proof(const Operation *op)
-{
-	RequestKind kind = op->request.kind;
-
-	if (!client_is_leaders(op->answer.error))
-		return false;
-	return operation_is_check(op) || operation_creates(op) ||
-		kind == REQUEST_SET || kind == REQUEST_DELETE ||
-		kind == REQUEST_DELETE_ORPHAN;
-}
-
 /*
  * The result that the answer to an operation is.
  *

@@ -546,15 +546,21 @@ end_heartbeat(bool proof)
 	session.heartbeat = NULL;
 }
 
-/* Does an answer prove the session alive?  That to a sync check need not. */
+/*
+ * Does an answer prove the session alive, since the leader has processed the
+ * write?  That to a sync check need not.
+ */
 static bool
 take_proof(const Operation *op)
 {
+	RequestKind kind = op->request.kind;
 	int64		sent_ms = ZK_MUTATED(ZK_LATE_ANSWER_PROVES) ? zk_now_ms() :
 		flight.sent_ms;
 
-	if (!flight_is_proof(op) ||
-		(operation_is_check(op) && op != session.heartbeat))
+	if (!client_is_leaders(op->answer.error) ||
+		(op != session.heartbeat && !operation_creates(op) &&
+		 kind != REQUEST_SET && kind != REQUEST_DELETE &&
+		 kind != REQUEST_DELETE_ORPHAN))
 		return false;
 	if (client.connected && sent_ms != session.lease.last_sent)
 		lease_prove(&session.lease, lease_timeout_ms(), sent_ms, zk_now_ms());

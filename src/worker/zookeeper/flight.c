@@ -1021,7 +1021,6 @@ static bool
 is_lost_orphan(const Operation *op)
 {
 	return op->request.kind == REQUEST_DELETE_ORPHAN &&
-		op->answer.error != ZSESSIONEXPIRED && op->answer.error != ZCLOSING &&
 		flight_result(op) == REQUEST_UNKNOWN;
 }
 
@@ -1069,18 +1068,6 @@ flight_take_answer(Operation *op)
 	return op;
 }
 
-/* Does an owner wait for this answer? */
-static bool
-is_awaited(const Operation *op)
-{
-	/* the session ended, on which the library must agree */
-	if ((op->answer.error == ZSESSIONEXPIRED || op->answer.error == ZCLOSING) &&
-		is_unrecoverable(client.handle))
-		return false;
-	return op->request.kind != REQUEST_DELETE_ORPHAN &&
-		op->request.kind != REQUEST_UNWATCH;
-}
-
 /*
  * flight_complete_answer
  *		Complete an answer for its owner; false if that does not wait for it.
@@ -1094,7 +1081,8 @@ flight_complete_answer(Operation *op)
 	RequestAnswer *answer = &op->answer;
 	int			code = answer->error;
 
-	if (!is_awaited(op))
+	if (op->request.kind == REQUEST_DELETE_ORPHAN ||
+		op->request.kind == REQUEST_UNWATCH)
 		return false;
 	answer->kind = op->request.kind;
 	answer->serial = op->request.serial;

@@ -53,9 +53,9 @@
  * worker resumes it with the new ones only: credentials belong to a
  * connection, and cannot be withdrawn from it.
  *
- * What a server sends is not trusted.  If it reports the end of a session
- * that, as far as the library knows, has not ended, that counts as a lost
- * answer; a session with an impossible ID or timeout ends the worker.
+ * What a server sends is not trusted.  An answer that reports the end of the
+ * session counts as lost, since the library tells by an event if it has ended;
+ * a session with an impossible ID or timeout ends the worker.
  *
  * Published state.  The worker's own copy of what is in shared memory
  * (session_write()) is here, too.  There the next worker finds how to resume

@@ -184,8 +184,8 @@ zk_session_status(PG_FUNCTION_ARGS)
 
 	values[n++] = CStringGetTextDatum(session_state_name(info.state));
 	values[n++] = TimestampTzGetDatum(zk_wall_time(info.state_since));
-	nulls[n] = info.client_id == 0;
-	values[n++] = session_id_text(info.client_id);
+	nulls[n] = info.key.client_id == 0;
+	values[n++] = session_id_text(info.key.client_id);
 	nulls[n] = info.server[0] == '\0';
 	values[n++] = CStringGetTextDatum(info.server);
 	values[n++] = CStringGetTextDatum(zklock_servers);

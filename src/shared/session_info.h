@@ -59,6 +59,13 @@ typedef enum ZkFeature
  */
 #define ZK_AUTHS_SIZE		4096
 
+/* What is needed to attach to a session. */
+typedef struct SessionKey
+{
+	int64		client_id;		/* 0: no session */
+	char		passwd[ZK_PASSWD_SIZE];
+} SessionKey;
+
 typedef struct ZkSessionInfo
 {
 	ZkSessionState state;
@@ -70,9 +77,8 @@ typedef struct ZkSessionInfo
 	bool		probed;			/* a server of this session has what zklock
 								 * needs */
 	int			worker_pid;		/* 0: none */
-	int64		client_id;		/* 0: no session */
+	SessionKey	key;
 	char		chroot[ZNODE_MAX_ROOT + 1]; /* of that session, or "" */
-	char		passwd[ZK_PASSWD_SIZE];
 	bool		draining;		/* nothing is begun until nothing is held */
 	int			timeout;		/* ms, as granted; before that, as asked */
 	int			first_timeout;	/* ms, the shortest granted since the session

@@ -297,15 +297,14 @@ end_session(const char *why)
 	if (status_is_alive())
 		ereport(LOG,
 				(errmsg("ZooKeeper session 0x%llx has ended",
-						(unsigned long long) info->client_id),
+						(unsigned long long) info->key.client_id),
 				 errdetail_internal("%s", why)));
 	contenders_expire();
 	session_close();
 	session_file_remove();
 	directories_forget();
 	fleet_end_session();
-	info->client_id = 0;
-	memset(info->passwd, 0, sizeof(info->passwd));
+	memset(&info->key, 0, sizeof(info->key));
 	info->probed = false;
 	info->server[0] = '\0';
 	status_publish(ZK_SESSION_CONNECTING);
@@ -394,14 +393,9 @@ static void
 set_up(void)
 {
 	const ZkSessionInfo *info = status();
-	SessionKey	key;
 
 	if (status_set_up())
-	{
-		key.client_id = info->client_id;
-		memcpy(key.passwd, info->passwd, sizeof(key.passwd));
-		session_file_write(&key);
-	}
+		session_file_write(&info->key);
 	else
 		contenders_watch_queues(true);
 	lifecycle.reopen_at_ms = 0;
@@ -410,7 +404,7 @@ set_up(void)
 	status_publish(ZK_SESSION_CONNECTED);
 	ereport(LOG,
 			(errmsg("connected to ZooKeeper at %s, session 0x%llx, timeout %d ms",
-					info->server, (unsigned long long) info->client_id,
+					info->server, (unsigned long long) info->key.client_id,
 					info->timeout)));
 }
 
@@ -451,11 +445,11 @@ set_suspended(void)
 	if (latest_reason[0] != '\0')
 		(void) status_set_error(latest_reason);
 	info->server[0] = '\0';
-	status_publish(info->client_id != 0 ?
+	status_publish(info->key.client_id != 0 ?
 				   ZK_SESSION_SUSPENDED : ZK_SESSION_CONNECTING);
 	ereport(LOG,
 			(errmsg("lost the connection to ZooKeeper"),
-			 info->client_id != 0 ?
+			 info->key.client_id != 0 ?
 			 errdetail("Locks and places in queues are kept if the session is resumed within its timeout of %d ms.",
 					   info->timeout) : 0));
 	deadlock_set_connected(false);
@@ -567,7 +561,7 @@ explain(const char *line)
 
 	reason_of_line(line, info->state == ZK_SESSION_CONNECTED,
 				   has_old_session() ? lifecycle.old.client_id :
-				   info->client_id,
+				   info->key.client_id,
 				   reason, ZK_ERROR_SIZE);
 	return text_for_log(reason);
 }
@@ -655,13 +649,13 @@ note_early_end(void)
 {
 	ZkSessionInfo *info = status();
 
-	if (info->client_id == 0 || info->reconnects > 0 ||
+	if (info->key.client_id == 0 || info->reconnects > 0 ||
 		zk_now_ms() >= lease_read_ms())
 		return;
 	info->missing |= 1 << ZK_FEATURE_RESUME;
 	ereport(WARNING,
 			(errmsg("ZooKeeper ended session 0x%llx before its timeout",
-					(unsigned long long) info->client_id),
+					(unsigned long long) info->key.client_id),
 			 errdetail("Another client has closed it, or the servers do not resume sessions on another connection."),
 			 errhint("Where servers do not resume sessions, all locks are lost with each connection: use servers of ZooKeeper.")));
 }
@@ -911,7 +905,7 @@ shut_down(void)
 		return;
 	close_session();
 	fleet_end_session();
-	status()->client_id = 0;
+	status()->key.client_id = 0;
 	session_write(status());
 
 	/*

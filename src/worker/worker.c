@@ -129,7 +129,7 @@ zklock_worker_main(Datum main_arg pg_attribute_unused())
 	reads_attach_worker();
 	MemoryContextSwitchTo(loop_context);
 	lifecycle_attach();
-	deadlock_attach(status()->client_id != 0);
+	deadlock_attach(status()->key.client_id != 0);
 	fleet_attach(lifecycle_end_restored);
 
 	for (;;)

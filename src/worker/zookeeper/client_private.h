@@ -17,7 +17,7 @@
 
 #include "core/request.h"
 #include "lib/ilist.h"
-#include "worker/zookeeper/session_file.h"
+#include "shared/session_info.h"
 
 /* In place of one of ZOO_ERRORS: another operation of the batch has failed. */
 #define CLIENT_BATCH_FAILED		1

@@ -880,7 +880,7 @@ status(void)
 bool
 status_is_alive(void)
 {
-	return current.client_id != 0;
+	return current.key.client_id != 0;
 }
 
 bool
@@ -945,7 +945,7 @@ status_set_up(void)
 	ZkSessionInfo *info = &current;
 	zhandle_t  *handle = client.handle;
 	const clientid_t *id = zoo_client_id(handle);
-	bool		is_new = info->client_id != id->client_id;
+	bool		is_new = info->key.client_id != id->client_id;
 
 	if (is_new)
 		info->sessions++;
@@ -954,8 +954,8 @@ status_set_up(void)
 		info->reconnects++;
 		info->missing &= ~(1 << ZK_FEATURE_RESUME);
 	}
-	info->client_id = id->client_id;
-	memcpy(info->passwd, id->passwd, sizeof(info->passwd));
+	info->key.client_id = id->client_id;
+	memcpy(info->key.passwd, id->passwd, sizeof(info->key.passwd));
 	info->timeout = zoo_recv_timeout(handle);
 	fill_server(info->server);
 	return is_new;
@@ -1052,11 +1052,9 @@ void
 session_open(const SessionKey *other)
 {
 	ZkSessionInfo *info = &current;
-	SessionKey	key = {.client_id = info->client_id};
-	bool		resumes = other == NULL && info->client_id != 0;
+	bool		resumes = other == NULL && status_is_alive();
 	int64		now_ms = zk_now_ms();
 
-	memcpy(key.passwd, info->passwd, sizeof(key.passwd));
 	if (!is_settled())
 		strlcpy(info->chroot, chroot_of(zklock_servers), sizeof(info->chroot));
 	flight.chroot_len = strlen(info->chroot);
@@ -1073,9 +1071,8 @@ session_open(const SessionKey *other)
 	session.proved_ticket = proof_latest();
 	if (resumes && info->probed)
 		features.next = PROBE_NONE;
-	client_open(psprintf("%s%s", servers_for_library(),
-						 info->chroot), other ? other : &key, tls_files(),
-				sasl_params());
+	client_open(psprintf("%s%s", servers_for_library(), info->chroot),
+				other ? other : &info->key, tls_files(), sasl_params());
 }
 
 /* Is the session to end, so that no contender is begun? */

@@ -16,7 +16,6 @@
 #include "core/lock/znode.h"
 #include "core/request.h"
 #include "shared/session_info.h"
-#include "worker/zookeeper/session_file.h"
 
 typedef enum SessionEventKind
 {

@@ -81,8 +81,7 @@ typedef struct SessionFile
 	char		boot_id[BOOT_ID_SIZE];
 	uint64		device;			/* of the data directory */
 	uint64		inode;
-	int64		client_id;
-	char		passwd[ZK_PASSWD_SIZE];
+	SessionKey	key;
 	pg_crc32c	crc;			/* of all that precedes; must be last */
 } SessionFile;
 
@@ -197,8 +196,7 @@ session_file_write(const SessionKey *key)
 	session_file_remove();
 	if (!fill_place(&file))
 		return;
-	file.client_id = key->client_id;
-	memcpy(file.passwd, key->passwd, ZK_PASSWD_SIZE);
+	file.key = *key;
 	file.crc = checksum(&file);
 
 	fd = OpenTransientFilePerm(SESSION_FILE,
@@ -220,7 +218,7 @@ static const char *
 what_is_wrong(const SessionFile *file, const SessionFile *here)
 {
 	if (file->magic != SESSION_FILE_MAGIC ||
-		file->crc != checksum(file) || file->client_id == 0)
+		file->crc != checksum(file) || file->key.client_id == 0)
 		return NOT_OURS;
 	if (file->device != here->device || file->inode != here->inode)
 		return "It was written in another data directory.";
@@ -257,7 +255,6 @@ session_file_read(SessionKey *key)
 		session_file_remove();
 		return false;
 	}
-	key->client_id = file.client_id;
-	memcpy(key->passwd, file.passwd, ZK_PASSWD_SIZE);
+	*key = file.key;
 	return true;
 }

@@ -15,13 +15,6 @@
 
 #include "shared/session_info.h"
 
-/* What is needed to attach to a session. */
-typedef struct SessionKey
-{
-	int64		client_id;
-	char		passwd[ZK_PASSWD_SIZE];
-} SessionKey;
-
 extern void session_file_write(const SessionKey *key);
 extern void session_file_remove(void);
 extern bool session_file_read(SessionKey *key);

@@ -79,7 +79,7 @@ __wrap_waits_scan(Waits *result, int64 wait_us)
 void
 __wrap_session_write(const ZkSessionInfo *info)
 {
-	check_session(instance_number(sim_instance()), info->client_id);
+	check_session(instance_number(sim_instance()), info->key.client_id);
 	__real_session_write(info);
 }
 

@@ -378,18 +378,6 @@ note_watch(const Operation *op)
 		}
 }
 
-/*
- * Make the library forget a watch.  This is a synchronous call, but to remove
- * watches locally it waits for no server.  (The asynchronous one then uses its
- * own argument as that of a synchronous one.)
- */
-static void
-remove_from_library(const Watch *watch)
-{
-	zoo_remove_all_watches(client.handle, watch->key.path,
-						   watch->key.type, 1);
-}
-
 /* Forget a watch, and let the owners that have set it get that. */
 static void
 fire_watch(Watch *watch)
@@ -435,7 +423,12 @@ flight_disconnect(void)
 		}
 		if (too_long || dlist_is_empty(&watch->watchers))
 		{
-			remove_from_library(watch);
+			/*
+			 * This synchronous call waits for no server.  (The asynchronous
+			 * one then uses its own argument as that of a synchronous one.)
+			 */
+			zoo_remove_all_watches(client.handle, watch->key.path,
+								   watch->key.type, 1);
 			fire_watch(watch);
 		}
 	}
@@ -1014,17 +1007,6 @@ send_again(Operation *op)
 }
 
 /*
- * The deletion of an orphan has an unknown result, and no owner that would
- * repeat it.
- */
-static bool
-is_lost_orphan(const Operation *op)
-{
-	return op->request.kind == REQUEST_DELETE_ORPHAN &&
-		flight_result(op) == REQUEST_UNKNOWN;
-}
-
-/*
  * flight_take_answer
  *		Take an answer.  Returns the operation to be answered now, before others
  *		are taken, and then forgotten; or NULL, if it is sent again, or of a
@@ -1048,7 +1030,10 @@ flight_take_answer(Operation *op)
 	if (op->request.barrier && op->barrier != passed_barrier &&
 		(op->answer.error == ZOK || op->answer.error == ZNONODE))
 		op->answer.error = UNACKNOWLEDGED;
-	if (is_lost_orphan(op))
+
+	/* no owner would repeat the deletion of an orphan */
+	if (op->request.kind == REQUEST_DELETE_ORPHAN &&
+		flight_result(op) == REQUEST_UNKNOWN)
 	{
 		flight_hold_back();
 		send_again(op);

@@ -552,46 +552,6 @@ operation_is_in(const Operation *op, const char *directory)
 		strchr(op->path + len + 1, '/') == NULL;
 }
 
-/*
- * The result that the answer to an operation is.
- *
- * What the library was given while it had no connection is sent on the next
- * one, though what it was given before is lost: so a directory may lack a
- * parent whose create has an unknown result.
- */
-RequestResult
-flight_result(const Operation *op)
-{
-	int			code = op->answer.error;
-
-	if (code == ZNONODE && op->parents_code != ZOK)
-		code = op->parents_code;
-	switch (code)
-	{
-		case ZOK:
-			return REQUEST_OK;
-		case ZNONODE:
-			return op->parents_code == ZNONODE ?
-				REQUEST_REFUSED : REQUEST_NO_NODE;
-		case ZNODEEXISTS:
-			/* another client made the directory */
-			return op->request.kind == REQUEST_MKDIR ||
-				op->request.kind == REQUEST_MKDIRS ?
-				REQUEST_OK : REQUEST_REFUSED;
-		case ZSESSIONEXPIRED:
-		case ZCLOSING:
-		case ZSESSIONMOVED:
-		case ZTHROTTLEDOP:
-			return REQUEST_UNKNOWN;
-		case ZBADARGUMENTS:
-		case ZUNIMPLEMENTED:
-			return REQUEST_REFUSED;
-		default:
-			/* up to ZAPIERROR it is the client's code, which knows no more */
-			return code > ZAPIERROR ? REQUEST_UNKNOWN : REQUEST_REFUSED;
-	}
-}
-
 /* Prepare the process for the session. */
 void
 flight_init(void)
@@ -1007,10 +967,77 @@ send_again(Operation *op)
 }
 
 /*
+ * The result that the answer to an operation is.
+ *
+ * What the library was given while it had no connection is sent on the next
+ * one, though what it was given before is lost: so a directory may lack a
+ * parent whose create has an unknown result.
+ */
+static RequestResult
+result_of(const Operation *op)
+{
+	int			code = op->answer.error;
+
+	if (code == ZNONODE && op->parents_code != ZOK)
+		code = op->parents_code;
+	switch (code)
+	{
+		case ZOK:
+			return REQUEST_OK;
+		case ZNONODE:
+			return op->parents_code == ZNONODE ?
+				REQUEST_REFUSED : REQUEST_NO_NODE;
+		case ZNODEEXISTS:
+			/* another client made the directory */
+			return op->request.kind == REQUEST_MKDIR ||
+				op->request.kind == REQUEST_MKDIRS ?
+				REQUEST_OK : REQUEST_REFUSED;
+		case ZSESSIONEXPIRED:
+		case ZCLOSING:
+		case ZSESSIONMOVED:
+		case ZTHROTTLEDOP:
+			return REQUEST_UNKNOWN;
+		case ZBADARGUMENTS:
+		case ZUNIMPLEMENTED:
+			return REQUEST_REFUSED;
+		default:
+			/* up to ZAPIERROR it is the client's code, which knows no more */
+			return code > ZAPIERROR ? REQUEST_UNKNOWN : REQUEST_REFUSED;
+	}
+}
+
+/*
+ * Complete an answer.  If the result is unknown, the next flight is delayed,
+ * unless another operation of the group failed.
+ */
+static void
+complete_answer(Operation *op)
+{
+	RequestAnswer *answer = &op->answer;
+	int			code = answer->error;
+
+	answer->kind = op->request.kind;
+	answer->serial = op->request.serial;
+	answer->result = result_of(op);
+	if (code == ZNONODE && op->parents_code != ZOK)
+		answer->error = op->parents_code;
+	answer->not_empty = code == ZNOTEMPTY;
+	answer->ours = client_is_ours(answer->ephemeral_owner);
+	if (operation_creates(op) && code == ZOK)
+	{
+		answer->batch = op->request.batch;
+		answer->token = answer->ours ? answer->czxid : 0;
+	}
+	if (answer->result == REQUEST_UNKNOWN &&
+		!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
+		flight_hold_back();
+}
+
+/*
  * flight_take_answer
- *		Take an answer.  Returns the operation to be answered now, before others
- *		are taken, and then forgotten; or NULL, if it is sent again, or of a
- *		barrier.
+ *		Take an answer.  Returns the operation to be answered now, completed,
+ *		before others are taken, and then forgotten; or NULL, if it is sent
+ *		again, or of a barrier.
  */
 Operation *
 flight_take_answer(Operation *op)
@@ -1033,7 +1060,7 @@ flight_take_answer(Operation *op)
 
 	/* no owner would repeat the deletion of an orphan */
 	if (op->request.kind == REQUEST_DELETE_ORPHAN &&
-		flight_result(op) == REQUEST_UNKNOWN)
+		result_of(op) == REQUEST_UNKNOWN)
 	{
 		flight_hold_back();
 		send_again(op);
@@ -1050,39 +1077,6 @@ flight_take_answer(Operation *op)
 		op = write;
 	}
 	answer_sharers(op);
+	complete_answer(op);
 	return op;
-}
-
-/*
- * flight_complete_answer
- *		Complete an answer for its owner; false if that does not wait for it.
- *
- * If the result is unknown, the next flight is delayed, unless another
- * operation of the group failed.
- */
-bool
-flight_complete_answer(Operation *op)
-{
-	RequestAnswer *answer = &op->answer;
-	int			code = answer->error;
-
-	if (op->request.kind == REQUEST_DELETE_ORPHAN ||
-		op->request.kind == REQUEST_UNWATCH)
-		return false;
-	answer->kind = op->request.kind;
-	answer->serial = op->request.serial;
-	answer->result = flight_result(op);
-	if (code == ZNONODE && op->parents_code != ZOK)
-		answer->error = op->parents_code;
-	answer->not_empty = code == ZNOTEMPTY;
-	answer->ours = client_is_ours(answer->ephemeral_owner);
-	if (operation_creates(op) && code == ZOK)
-	{
-		answer->batch = op->request.batch;
-		answer->token = answer->ours ? answer->czxid : 0;
-	}
-	if (answer->result == REQUEST_UNKNOWN &&
-		!(op->request.group != 0 && code == ZRUNTIMEINCONSISTENCY))
-		flight_hold_back();
-	return true;
 }

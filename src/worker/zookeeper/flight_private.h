@@ -41,9 +41,7 @@ extern void flight_send(int64 now_ms);
 extern void flight_send_alone(uint32_t owner, const Request *request);
 extern void flight_hold_back(void);
 extern Operation *flight_take_answer(Operation *op);
-extern bool flight_complete_answer(Operation *op);
 extern void flight_forget(Operation *op);
-extern RequestResult flight_result(const Operation *op);
 extern void flight_fire(const char *path, int event);
 extern bool flight_next_fired(uint32 *owner, RequestAnswer *answer);
 

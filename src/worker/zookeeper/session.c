@@ -219,7 +219,7 @@ end_probe(const Operation *op)
 {
 	int			code = op->answer.error;
 
-	if (flight_result(op) != REQUEST_UNKNOWN)
+	if (op->answer.result != REQUEST_UNKNOWN)
 	{
 		if ((code == ZUNIMPLEMENTED || code == ZBADARGUMENTS) &&
 			features.next != PROBE_WATCH)
@@ -230,7 +230,6 @@ end_probe(const Operation *op)
 	if (code == ZCONNECTIONLOSS)
 		note_loss();
 	session.checked = false;
-	flight_hold_back();
 }
 
 /*
@@ -599,7 +598,8 @@ deliver_answer(Operation *op, SessionEvent *event)
 	else
 	{
 		changed |= proof && op->owner != unmarked_owner;
-		if (flight_complete_answer(op))
+		if (op->request.kind != REQUEST_DELETE_ORPHAN &&
+			op->request.kind != REQUEST_UNWATCH)
 			tell_owner(op->owner, &op->answer);
 	}
 	flight_forget(op);

@@ -15,8 +15,9 @@
 
 #include "worker/zookeeper/client_private.h"
 
-/* The owner of barriers. */
+/* The owners of barriers, and of session.c's requests. */
 #define NOBODY				0
+#define OURSELVES			1
 
 typedef struct Flight
 {

@@ -141,7 +141,6 @@ typedef struct Owner
 } Owner;
 
 static HTAB *owners;			/* by ID */
-static uint32 ourselves;		/* the owner of this file's requests */
 static uint32 unmarked_owner;	/* whose changes do not count as "changed" */
 static bool changed = false;	/* since the last session_take_changes() */
 
@@ -249,7 +248,6 @@ session_init(void)
 	ctl.entrysize = sizeof(Owner);
 	owners = hash_create("zklock owners of requests", 256, &ctl,
 						 HASH_ELEM | HASH_BLOBS);
-	ourselves = session_add_owner(NULL, NULL);
 	flight_init();
 	client_init();
 	return client.wake_fd;
@@ -319,15 +317,15 @@ session_await_closed(int64 until_ms)
 uint32
 session_add_owner(RequestHandler handler, void *data)
 {
-	static uint32 last = NOBODY;
+	static uint32 last = OURSELVES;
 	Owner	   *owner;
 	bool		found;
 
 	/* IDs wrap around, and some owners live long */
 	do
 	{
-		if (++last == NOBODY)
-			last++;
+		if (++last <= OURSELVES)
+			last = OURSELVES + 1;
 		owner = hash_search(owners, &last, HASH_ENTER, &found);
 	} while (found);
 	owner->handler = handler;
@@ -460,9 +458,9 @@ session_flush(void)
 	if (now_ms < flight.resend_ms)
 		return zk_earlier(again_ms, flight.resend_ms);
 	if (!session.checked)
-		flight_send_alone(ourselves, &sync_check);
+		flight_send_alone(OURSELVES, &sync_check);
 	else if (features.next != PROBE_NONE)
-		flight_send_alone(ourselves, &probes[features.next].request);
+		flight_send_alone(OURSELVES, &probes[features.next].request);
 	if (session_is_synced())
 		flight_send(now_ms);
 	return again_ms;
@@ -497,7 +495,7 @@ session_keep_lease(bool needed)
 		if (zk_now_ms() < due_ms)
 			return due_ms;
 	}
-	session.heartbeat = flight_submit(ourselves, &check);
+	session.heartbeat = flight_submit(OURSELVES, &check);
 	return 0;
 }
 
@@ -578,13 +576,13 @@ end_own_request(const Operation *op, bool proof, SessionEvent *event)
 		end_sync_check(op->answer.error, event);
 }
 
-/* Call the handler of an owner, if it is still there; we have none. */
+/* Call the handler of an owner, if it is still there. */
 static void
 tell_owner(uint32 id, const RequestAnswer *answer)
 {
 	Owner	   *owner = hash_search(owners, &id, HASH_FIND, NULL);
 
-	if (owner && owner->handler)
+	if (owner)
 		owner->handler(owner->data, answer);
 }
 
@@ -593,7 +591,7 @@ deliver_answer(Operation *op, SessionEvent *event)
 {
 	bool		proof = take_proof(op);
 
-	if (op->owner == ourselves)
+	if (op->owner == OURSELVES)
 		end_own_request(op, proof, event);
 	else
 	{

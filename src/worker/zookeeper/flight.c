@@ -599,12 +599,11 @@ flight_is_out(void)
 	return !dlist_is_empty(&out);
 }
 
-/* The server has not processed something: delay the next flight. */
+/* The server has not processed something: delay its next flight. */
 void
 flight_hold_back(void)
 {
-	if (client.connected)
-		flight.resend_ms = zk_now_ms() + RESEND_DELAY_MS;
+	flight.resend_ms = zk_now_ms() + RESEND_DELAY_MS;
 }
 
 /* The session is over: forget all watches, and what has not been sent. */

@@ -272,55 +272,24 @@ typedef struct CheckedSetting
 {
 	const char *name;
 	bool		secret;			/* its value is not reported */
-	char	  **string;
 	const char *(*find_problem) (const char *value);	/* see below */
-	int		   *word;
 	struct config_enum_entry *options;
-	const char *description;	/* of the settings for TLS and SASL */
 } CheckedSetting;
 
 static const CheckedSetting checked[NCHECKED] = {
-	[SERVERS] = {"zklock.servers", false, &zklock_servers, find_servers_problem},
-	[AUTH] = {"zklock.auth", true, &zklock_auth, find_auth_problem},
-	[ACL] = {"zklock.acl",.word = &zklock_acl,.options = acl_options},
-	[TLS_CA] = {
-		"zklock.tls_ca", true, &zklock_tls_ca, find_tls_problem,
-		.description = "Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of."
-	},
-	[TLS_CERT] = {
-		"zklock.tls_cert", true, &zklock_tls_cert, find_tls_problem,
-		.description = "Sets the file with the certificate to present to ZooKeeper."
-	},
-	[TLS_KEY] = {
-		"zklock.tls_key", true, &zklock_tls_key, find_tls_problem,
-		.description = "Sets the file with the private key of that certificate."
-	},
-	[SASL_USER] = {
-		"zklock.sasl_user", true, &zklock_sasl_user, find_sasl_problem,
-		.description = "Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5."
-	},
-	[SASL_PASSWORD_FILE] = {
-		"zklock.sasl_password_file", true, &zklock_sasl_password_file,
-		find_sasl_problem,
-		.description = "Sets the file with the password of that user."
-	},
-	[ROOT] = {"zklock.root", false, &zklock_root, znode_check_root},
-	[NODE_FORMAT] = {
-		"zklock.node_format",.word = &zklock_node_format,
-		.options = format_options
-	},
-	[COMMIT_CHECK] = {
-		"zklock.commit_check",.word = &zklock_commit_check,
-		.options = check_options
-	},
-	[ADVISORY_LOCKS] = {
-		"zklock.advisory_locks",.word = &zklock_advisory_locks,
-		.options = advisory_options
-	},
-	[ADVISORY_NAMESPACE] = {
-		"zklock.advisory_namespace", false, &zklock_advisory_namespace,
-		find_namespace_problem
-	}
+	[SERVERS] = {"zklock.servers", false, find_servers_problem},
+	[AUTH] = {"zklock.auth", true, find_auth_problem},
+	[ACL] = {"zklock.acl",.options = acl_options},
+	[TLS_CA] = {"zklock.tls_ca", true, find_tls_problem},
+	[TLS_CERT] = {"zklock.tls_cert", true, find_tls_problem},
+	[TLS_KEY] = {"zklock.tls_key", true, find_tls_problem},
+	[SASL_USER] = {"zklock.sasl_user", true, find_sasl_problem},
+	[SASL_PASSWORD_FILE] = {"zklock.sasl_password_file", true, find_sasl_problem},
+	[ROOT] = {"zklock.root", false, znode_check_root},
+	[NODE_FORMAT] = {"zklock.node_format",.options = format_options},
+	[COMMIT_CHECK] = {"zklock.commit_check",.options = check_options},
+	[ADVISORY_LOCKS] = {"zklock.advisory_locks",.options = advisory_options},
+	[ADVISORY_NAMESPACE] = {"zklock.advisory_namespace", false, find_namespace_problem}
 };
 
 /*
@@ -505,15 +474,14 @@ secure_name_of_credentials(void)
 static const char *
 value_of(Checked setting)
 {
-	return checked[setting].options ?
-		word_of(setting, *checked[setting].word) : *checked[setting].string;
+	return GetConfigOption(checked[setting].name, false, false);
 }
 
 /* What is wrong with a setting of TLS or SASL beside the others, or NULL. */
 static const char *
 find_set_problem(Checked setting)
 {
-	bool		empty = (*checked[setting].string)[0] == '\0';
+	bool		empty = value_of(setting)[0] == '\0';
 
 	if (setting <= TLS_KEY)
 		return tls_is_wanted() && empty ?
@@ -549,11 +517,13 @@ is_wrong(Checked setting, const char *problem, ZkWrongSetting *wrong)
 bool
 zk_wrong_setting(bool locks, ZkWrongSetting *wrong)
 {
+	bool		secure = tls_is_wanted() || sasl_is_wanted();
+
 	memset(wrong, 0, sizeof(*wrong));
 	for (Checked i = SERVERS; accepted_wrong && i < (locks ? NCHECKED : ROOT); i++)
 		if (is_wrong(i, find_problem(i, value_of(i)), wrong))
 			return true;
-	for (Checked i = TLS_CA; i <= SASL_PASSWORD_FILE; i++)
+	for (Checked i = TLS_CA; secure && i <= SASL_PASSWORD_FILE; i++)
 		if (is_wrong(i, find_set_problem(i), wrong))
 			return true;
 	return false;
@@ -579,17 +549,14 @@ show_auth(void)
 	return zklock_auth[0] != '\0' ? "********" : "";
 }
 
+/* The flags of settings that are shown to superusers only, if asked for. */
+#define FOR_SUPERUSERS \
+	(GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE)
+
 /* Settings of the session in ZooKeeper. */
 static void
 define_session_settings(void)
 {
-	static const GucStringCheckHook secure_hooks[] = {
-		check_tls_ca, check_tls_cert, check_tls_key, check_sasl_user,
-		check_sasl_password_file
-	};
-
-	admit_wrong_word(ACL);
-
 	DefineCustomStringVariable("zklock.servers",
 							   "Sets the ZooKeeper servers: host:port,..., with an optional chroot.",
 							   NULL, &zklock_servers, "localhost:2181",
@@ -602,32 +569,37 @@ define_session_settings(void)
 	DefineCustomStringVariable("zklock.auth",
 							   "Sets the credentials for ZooKeeper's digest authentication, as user:password.",
 							   NULL, &zklock_auth, "", PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
-							   GUC_NOT_IN_SAMPLE,
-							   check_auth, NULL, show_auth);
+							   FOR_SUPERUSERS, check_auth, NULL, show_auth);
 	DefineCustomEnumVariable("zklock.acl",
 							 "Sets who may use the znodes of this server: anyone, or only clients with the same credentials.",
 							 NULL, &zklock_acl, ZK_ACL_OPEN, acl_options,
 							 PGC_SIGHUP, 0, check_acl, NULL, NULL);
-	for (Checked i = TLS_CA; i <= SASL_PASSWORD_FILE; i++)
-	{
-		const CheckedSetting *secure = &checked[i];
-
-		DefineCustomStringVariable(secure->name, secure->description, NULL,
-								   secure->string, "", PGC_SIGHUP,
-								   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
-								   GUC_NOT_IN_SAMPLE,
-								   secure_hooks[i - TLS_CA], NULL, NULL);
-	}
+	DefineCustomStringVariable("zklock.tls_ca",
+							   "Sets the file with the certificates of the authorities that ZooKeeper's certificate must be of.",
+							   NULL, &zklock_tls_ca, "", PGC_SIGHUP,
+							   FOR_SUPERUSERS, check_tls_ca, NULL, NULL);
+	DefineCustomStringVariable("zklock.tls_cert",
+							   "Sets the file with the certificate to present to ZooKeeper.",
+							   NULL, &zklock_tls_cert, "", PGC_SIGHUP,
+							   FOR_SUPERUSERS, check_tls_cert, NULL, NULL);
+	DefineCustomStringVariable("zklock.tls_key",
+							   "Sets the file with the private key of that certificate.",
+							   NULL, &zklock_tls_key, "", PGC_SIGHUP,
+							   FOR_SUPERUSERS, check_tls_key, NULL, NULL);
+	DefineCustomStringVariable("zklock.sasl_user",
+							   "Sets the user to authenticate as to ZooKeeper by SASL, with DIGEST-MD5.",
+							   NULL, &zklock_sasl_user, "", PGC_SIGHUP,
+							   FOR_SUPERUSERS, check_sasl_user, NULL, NULL);
+	DefineCustomStringVariable("zklock.sasl_password_file",
+							   "Sets the file with the password of that user.",
+							   NULL, &zklock_sasl_password_file, "", PGC_SIGHUP,
+							   FOR_SUPERUSERS, check_sasl_password_file, NULL, NULL);
 }
 
 /* Settings of the locks, and of those in place of advisory locks. */
 static void
 define_lock_settings(void)
 {
-	admit_wrong_word(NODE_FORMAT);
-	admit_wrong_word(ADVISORY_LOCKS);
-
 	DefineCustomStringVariable("zklock.root",
 							   "Sets the znode that contains the lock directories.",
 							   NULL, &zklock_root, "/zklock",
@@ -693,8 +665,6 @@ define_size_settings(void)
 static void
 define_transaction_settings(void)
 {
-	admit_wrong_word(COMMIT_CHECK);
-
 	DefineCustomIntVariable("zklock.handoff_quantum",
 							"Sets how long backends may hand a lock on to each other while other servers wait for it.",
 							"Zero gives the lock up after each transaction, unless it may be retained.",
@@ -736,6 +706,9 @@ define_transaction_settings(void)
 void
 settings_define(void)
 {
+	for (Checked i = SERVERS; i < NCHECKED; i++)
+		if (checked[i].options)
+			admit_wrong_word(i);
 	define_session_settings();
 	define_lock_settings();
 	define_size_settings();

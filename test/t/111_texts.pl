@@ -240,7 +240,6 @@ sub settings_of_code
 		}
 		$setting{context} = shift @rest;
 		$setting{type} .= ', ms' if $rest[0] =~ /GUC_UNIT_MS/;
-		@names = slurp('src/shared/settings.c') =~ /\{\s*"(zklock\.(?:tls|sasl)_\w+)"/g if $name =~ /^secure/;
 		$settings{$_} = \%setting for @names;
 	}
 	return %settings;

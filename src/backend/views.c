@@ -247,8 +247,6 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	bool		nulls[STAT_STATUS_COLUMNS] = {0};
 	ZkStats		stats;
 	const ZkCounts *counts = &stats.counts;
-	int			nslots;
-	int			nusers;
 	int			n = 0;
 
 	zk_check_preloaded();
@@ -256,7 +254,6 @@ zk_stat_status(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	check_row_columns(tupdesc, STAT_STATUS_COLUMNS);
 	stats_read(&stats);
-	slots_count(&nslots, &nusers);
 
 	values[n++] = Int64GetDatum(counts->taken);
 	values[n++] = Int64GetDatum(counts->handed_off);
@@ -269,8 +266,8 @@ zk_stat_status(PG_FUNCTION_ARGS)
 	values[n++] = Float8GetDatum(counts->hold_time / 1000.0);
 	values[n++] = histogram(counts->wait_histogram);
 	values[n++] = histogram(counts->hold_histogram);
-	values[n++] = Int32GetDatum(nslots);
-	values[n++] = Int32GetDatum(nusers);
+	values[n++] = Int32GetDatum(slots_in_use());
+	values[n++] = Int32GetDatum(procs_in_use());
 	values[n++] = TimestampTzGetDatum(stats.reset_at);
 	values[n++] = Int32GetDatum(claims_count());
 	values[n++] = Int64GetDatum(stats.claims_expired);

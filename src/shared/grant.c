@@ -578,8 +578,8 @@ slots_retire(void)
  * Returns how many statements were canceled.  A holder that is committing is
  * left alone, since it ends by itself.  The client that asks is unknown, so
  * holders that only superusers may cancel are left alone, too: sessions of
- * superusers, and processes without a role.  *nleft is the number of those.
- * *claim_ended: there was a claim.
+ * superusers, and processes without a role, as autovacuum workers are.  *nleft
+ * is the number of those.  *claim_ended: there was a claim.
  */
 int
 slot_cancel_holders(ZkSlot *slot, int *nleft, bool *claim_ended)
@@ -591,7 +591,8 @@ slot_cancel_holders(ZkSlot *slot, int *nleft, bool *claim_ended)
 	for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 		if (proc->is_claim)
 			continue;
-		else if (proc->granted && (proc->superuser || !proc_has_role(proc)))
+		else if (proc->granted &&
+				 (proc->superuser || !OidIsValid(proc_backend(proc)->roleId)))
 			(*nleft)++;
 		else if (proc_cancel(proc))
 			n++;

@@ -273,14 +273,3 @@ slots_cancel_holders(const ZkKey *lock, const int *pids, int npids)
 	slots_unlock_all();
 	return n;
 }
-
-/*
- * slots_count
- *		How many slots, and wants and holds of them, are in use?
- */
-void
-slots_count(int *nslots, int *nprocs)
-{
-	*nslots = slots_in_use();
-	*nprocs = procs_in_use();
-}

@@ -69,6 +69,5 @@ extern ZkLockRow *slots_snapshot(int *nrows);
 extern int *slots_holders(const ZkKey *lock, int *npids);
 extern int	slots_cancel_holders(const ZkKey *lock, const int *pids,
 								 int npids);
-extern void slots_count(int *nslots, int *nprocs);
 
 #endif							/* ZKLOCK_HOLDERS_H */

@@ -564,16 +564,6 @@ slots_in_use(void)
 }
 
 /*
- * slots_have_room
- *		Are few enough slots in use that one may be retained?
- */
-bool
-slots_have_room(void)
-{
-	return slots_in_use() <= zklock_max_locks / 2;
-}
-
-/*
  * slots_room_cv
  *		The condition variable that is broadcast when one of all slots in use
  *		is free again.
@@ -784,18 +774,6 @@ proc_free(ZkProcLock *proc)
 	SpinLockRelease(&pool->lock);
 }
 
-/*
- * proc_has_role
- *		Does a backend have a role?  An autovacuum worker does not.
- *
- * The partition lock is held.  The role does not change after authentication.
- */
-bool
-proc_has_role(const ZkProcLock *proc)
-{
-	return OidIsValid(proc_backend(proc)->roleId);
-}
-
 /* Cancel a backend's statement, or end it; the partition lock is held. */
 static bool
 signal_backend(const ZkProcLock *proc, int signo)
@@ -928,17 +906,6 @@ slots_hold_mail(bool held)
 	SpinLockRelease(&mail->lock);
 	if (missed)
 		SetLatch(MyLatch);
-}
-
-/*
- * slots_detach_worker
- *		The calling worker is about to end.
- */
-void
-slots_detach_worker(void)
-{
-	slots_hold_mail(false);
-	worker_set_latch(NULL);
 }
 
 /*

@@ -127,7 +127,9 @@ extern ConditionVariable *slot_cv(ZkSlot *slot);
 /* backends, before they want a lock */
 extern void procs_note_role(void);
 
-/* to wait for a free slot */
+/* what is in use, and to wait for a free slot */
+extern int	slots_in_use(void);
+extern int	procs_in_use(void);
 extern ConditionVariable *slots_room_cv(void);
 
 /* any process; takes the partition lock itself */
@@ -136,7 +138,6 @@ extern ZkSlotState slot_find_contender(const ZkKey *key,
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 
 /* the worker, as grant.h */
-extern void slots_detach_worker(void);
 extern void slots_hold_mail(bool held);
 extern int	slots_collect_ends(int64 *ends, bool *all);
 extern bool procs_remote_seen(void);

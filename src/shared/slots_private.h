@@ -109,8 +109,6 @@ extern ZkSlot *slot_find_locked(const ZkKey *key, LWLockMode mode);
 extern ZkSlot *slot_enter_locked(const ZkKey *key);
 extern void slot_remove_unused(ZkSlot *slot);
 extern void slots_scan(HASH_SEQ_STATUS *scan);
-extern int	slots_in_use(void);
-extern bool slots_have_room(void);
 extern bool slots_give_up_retained(void);
 extern int64 slot_retain_time(const ZkSlot *slot);
 extern int32 slots_release_time(void);
@@ -133,12 +131,10 @@ extern slist_node *mail_collect(void);
 
 /* what backends want or hold */
 extern int	procs_max(void);
-extern int	procs_in_use(void);
 extern int	procs_used(void);
 extern ZkProcLock *proc_at(int i);
 extern ZkProcLock *proc_new(void);
 extern void proc_free(ZkProcLock *proc);
-extern bool proc_has_role(const ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
 extern uint32 procs_claim_losses(void);
 

@@ -884,7 +884,7 @@ turn_input(const ZkSlot *slot, int64 now)
 	input.waiting = slot->nwanting;
 	input.taker = slot_has_taker(slot);
 	input.mail_waiting = !input.taker && mail_is_waiting();
-	input.room = !input.taker && slots_have_room();
+	input.room = !input.taker && slots_in_use() <= zklock_max_locks / 2;
 	input.release_time = input.taker ? slots_release_time() : 0;
 	input.permit = slot->contender.kind == ZNODE_PERMIT;
 	input.readers = znode_is_shared(slot->contender.kind);

@@ -24,6 +24,7 @@
 #include "shared/compat.h"
 #include "shared/grant.h"
 #include "shared/reads.h"
+#include "shared/session_info.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
@@ -44,7 +45,8 @@
 static void
 worker_exit(int code pg_attribute_unused(), Datum arg pg_attribute_unused())
 {
-	slots_detach_worker();
+	slots_hold_mail(false);
+	worker_set_latch(NULL);
 	status_detach();
 }
 

@@ -71,7 +71,7 @@ slots_attach_worker(void)
 	}
 	mail_clear();
 	worker_set_latch(MyLatch);
-	slots_unlock_all();
+	slots_unlock();
 }
 
 /*
@@ -101,7 +101,7 @@ slots_list(int *nslots)
 		else
 			slot_remove_unused(slot);
 	}
-	slots_unlock_all();
+	slots_unlock();
 
 	*nslots = n;
 	return list;
@@ -566,7 +566,7 @@ slots_retire(void)
 				slot_event(slot, SLOT_GIVEN_UP);
 		}
 	}
-	slots_unlock_all();
+	slots_unlock();
 	return !held;
 }
 

@@ -105,7 +105,7 @@ slots_snapshot(int *nrows)
 	while ((slot = hash_seq_search(&scan)) != NULL)
 		for (ZkProcLock *proc = slot->procs; proc != NULL; proc = proc->next)
 			fill_row(&rows[n++], slot, proc, boot);
-	slots_unlock_all();
+	slots_unlock();
 
 	*nrows = n;
 	return rows;
@@ -134,7 +134,7 @@ slots_holders(const ZkKey *lock, int *npids)
 			if (proc->granted && !proc->lost && !proc->is_claim)
 				pids[n++] = proc_backend(proc)->pid;
 	}
-	slots_unlock_all();
+	slots_unlock();
 
 	*npids = n;
 	return pids;
@@ -270,6 +270,6 @@ slots_cancel_holders(const ZkKey *lock, const int *pids, int npids)
 				proc_cancel(proc))
 				n++;
 	}
-	slots_unlock_all();
+	slots_unlock();
 	return n;
 }

@@ -135,6 +135,7 @@
 #include "utils/guc.h"
 
 #define ZK_TRANCHE		"zklock"
+#define ZK_PARTITIONS	64
 
 typedef struct SlotsShared
 {
@@ -173,6 +174,7 @@ static MailShared *mail = NULL;
 static bool mail_is_due = false;	/* send_mail() is to wake the worker */
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
+static bool locked[ZK_PARTITIONS];	/* by slots_lock_of() or _all() */
 
 /* Is this a superuser's session?  See procs_note_role(). */
 static bool of_superuser = false;
@@ -391,46 +393,35 @@ proc_lock_slot(const ZkProcLock *proc, LWLockMode mode)
 }
 
 /*
- * slots_lock_of, slots_unlock_of
- *		Lock the partitions of several slots exclusively, and unlock them;
- *		"partitions" tells the second call which they are.
+ * slots_lock_of, slots_lock_all, slots_unlock
+ *		Lock the partitions of several slots exclusively, or all partitions;
+ *		and unlock those that this process has so locked last.
  */
 void
-slots_lock_of(ZkProcLock **procs, int n, bool partitions[ZK_PARTITIONS])
+slots_lock_of(ZkProcLock **procs, int n)
 {
-	memset(partitions, 0, ZK_PARTITIONS * sizeof(bool));
+	memset(locked, false, sizeof(locked));
 	for (int i = 0; i < n; i++)
-		partitions[procs[i]->slot->key.hash % ZK_PARTITIONS] = true;
+		locked[procs[i]->slot->key.hash % ZK_PARTITIONS] = true;
 	for (int i = 0; i < ZK_PARTITIONS; i++)
-		if (partitions[i])
+		if (locked[i])
 			LWLockAcquire(&locks[i].lock, LW_EXCLUSIVE);
 }
 
 void
-slots_unlock_of(const bool partitions[ZK_PARTITIONS])
-{
-	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
-		if (partitions[i])
-			LWLockRelease(&locks[i].lock);
-	send_mail();
-}
-
-/*
- * slots_lock_all, slots_unlock_all
- *		Lock and unlock all partitions.
- */
-void
 slots_lock_all(LWLockMode mode)
 {
+	memset(locked, true, sizeof(locked));
 	for (int i = 0; i < ZK_PARTITIONS; i++)
 		LWLockAcquire(&locks[i].lock, mode);
 }
 
 void
-slots_unlock_all(void)
+slots_unlock(void)
 {
 	for (int i = ZK_PARTITIONS - 1; i >= 0; i--)
-		LWLockRelease(&locks[i].lock);
+		if (locked[i])
+			LWLockRelease(&locks[i].lock);
 	send_mail();
 }
 
@@ -600,7 +591,7 @@ slots_give_up_retained(void)
 		/* being released; or only in the worker's mail */
 		room = true;
 	}
-	slots_unlock_all();
+	slots_unlock();
 	return room;
 }
 

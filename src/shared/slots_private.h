@@ -22,8 +22,6 @@
 #include "storage/proc.h"
 #include "utils/hsearch.h"
 
-#define ZK_PARTITIONS		64
-
 /* What moves a slot from state to state: see the table in slots.c. */
 typedef enum SlotEvent
 {
@@ -98,11 +96,9 @@ extern void slot_lock(const ZkSlot *slot, LWLockMode mode);
 extern void slot_unlock(const ZkSlot *slot);
 extern void slot_unlock_last(ZkSlot *slot);
 extern ZkSlot *proc_lock_slot(const ZkProcLock *proc, LWLockMode mode);
-extern void slots_lock_of(ZkProcLock **procs, int n,
-						  bool partitions[ZK_PARTITIONS]);
-extern void slots_unlock_of(const bool partitions[ZK_PARTITIONS]);
+extern void slots_lock_of(ZkProcLock **procs, int n);
 extern void slots_lock_all(LWLockMode mode);
-extern void slots_unlock_all(void);
+extern void slots_unlock(void);
 
 /* the table */
 extern ZkSlot *slot_find_locked(const ZkKey *key, LWLockMode mode);

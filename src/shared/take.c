@@ -212,7 +212,7 @@ slots_check_room(const ZkKey **keys, int n, ZnodeKind kind)
 	while ((slot = hash_seq_search(&scan)) != NULL)
 		if (slot->procs != NULL)
 			needed++;
-	slots_unlock_all();
+	slots_unlock();
 	if (needed > zklock_max_locks)
 		slots_report_full();
 }
@@ -768,12 +768,11 @@ try_all(ZkAnyWait *wait, bool owned)
 ZkOutcome
 slots_take_any(ZkAnyWait *wait)
 {
-	bool		partitions[ZK_PARTITIONS];
 	ZkOutcome	outcome;
 
 	wait->which = -1;
 	wait->npending = wait->nqueued = 0;
-	slots_lock_of(wait->procs, wait->n, partitions);
+	slots_lock_of(wait->procs, wait->n);
 	outcome = try_all(wait, true);
 	if (outcome == ZK_PENDING)
 		outcome = try_all(wait, false);
@@ -785,7 +784,7 @@ slots_take_any(ZkAnyWait *wait)
 		outcome = wait->which >= 0 ? ZK_UNPROVED :
 			wait->npending > 0 ? ZK_PENDING : ZK_QUEUED;
 	}
-	slots_unlock_of(partitions);
+	slots_unlock();
 	return outcome;
 }
 
@@ -797,12 +796,10 @@ slots_take_any(ZkAnyWait *wait)
 void
 slots_find_reachable(ZkAnyWait *wait)
 {
-	bool		partitions[ZK_PARTITIONS];
-
-	slots_lock_of(wait->procs, wait->n, partitions);
+	slots_lock_of(wait->procs, wait->n);
 	for (int i = 0; i < wait->n; i++)
 		wait->reachable[i] = !wait->ready[i] && is_reachable(wait->procs[i]);
-	slots_unlock_of(partitions);
+	slots_unlock();
 }
 
 /*
@@ -815,9 +812,7 @@ slots_find_reachable(ZkAnyWait *wait)
 void
 slots_unwant_any(const ZkAnyWait *wait, int but)
 {
-	bool		partitions[ZK_PARTITIONS];
-
-	slots_lock_of(wait->procs, wait->n, partitions);
+	slots_lock_of(wait->procs, wait->n);
 	for (int i = 0; i < wait->n; i++)
 	{
 		ZkSlot	   *slot = wait->procs[i]->slot;
@@ -827,7 +822,7 @@ slots_unwant_any(const ZkAnyWait *wait, int but)
 		note_unwanted(wait->procs[i]);
 		slot_remove_unused(slot);
 	}
-	slots_unlock_of(partitions);
+	slots_unlock();
 }
 
 /*
@@ -1010,15 +1005,14 @@ slot_is_mine(ZkProcLock *proc)
 bool
 slots_keep(ZkProcLock **procs, int n)
 {
-	bool		partitions[ZK_PARTITIONS];
 	bool		mine = true;
 
-	slots_lock_of(procs, n, partitions);
+	slots_lock_of(procs, n);
 	for (int i = 0; i < n && mine; i++)
 		mine = is_held(procs[i]);
 	for (int i = 0; i < n && mine; i++)
 		procs[i]->provisional = false;
-	slots_unlock_of(partitions);
+	slots_unlock();
 	return mine;
 }
 

@@ -107,23 +107,6 @@ slots_list(int *nslots)
 	return list;
 }
 
-static ZkSlot *
-slot_of_mail(slist_node *node)
-{
-	return node ? slist_container(ZkSlot, mail_node, node) : NULL;
-}
-
-/*
- * slots_collect_mail
- *		Take all mail: a chain of slots, to be walked to its end by
- *		slot_open_mail().
- */
-ZkSlot *
-slots_collect_mail(void)
-{
-	return slot_of_mail(mail_collect());
-}
-
 /*
  * slot_open_mail
  *		What does this slot of the collected chain ask the worker for?
@@ -142,7 +125,7 @@ slot_open_mail(ZkSlot *slot, ZkSlot **next, ZkContender *wanted)
 
 	slot_lock(slot, LW_EXCLUSIVE);
 	now = zk_now_us();			/* not before an earlier slot_drop() */
-	*next = slot_of_mail(slot->mail_node.next);
+	*next = slot->mail_next;
 	if (slot->state == ZK_SLOT_IDLE &&
 		turn_mail_opened(&slot->turn, slot_has_taker(slot),
 						 slot_retain_time(slot), now) == TURN_GIVE_UP)

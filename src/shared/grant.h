@@ -35,7 +35,6 @@ typedef enum ZkMail
 /* the mail, and all slots */
 extern void slots_attach_worker(void);
 extern ZkSlot **slots_list(int *nslots);
-extern ZkSlot *slots_collect_mail(void);
 extern ZkMail slot_open_mail(ZkSlot *slot, ZkSlot **next,
 							 ZkContender *wanted);
 extern bool slots_retire(void);

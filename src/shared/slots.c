@@ -162,7 +162,7 @@ typedef struct MailShared
 {
 	slock_t		lock;
 	bool		held;			/* the worker cannot send anything yet */
-	slist_head	chain;			/* the latest first */
+	ZkSlot	   *chain;			/* the latest first */
 	int			nends;			/* or one more: there was no room for all */
 	int64		ends[SLOTS_MAX_ENDS];	/* see slot_end_watch() */
 	pg_atomic_uint32 waiting;	/* held, and there is mail */
@@ -241,7 +241,6 @@ startup_mail(void)
 	{
 		memset(mail, 0, sizeof(MailShared));
 		SpinLockInit(&mail->lock);
-		slist_init(&mail->chain);
 		pg_atomic_init_u32(&mail->waiting, 0);
 	}
 }
@@ -809,7 +808,7 @@ procs_claim_losses(void)
 static void
 set_waiting(void)
 {
-	bool		waiting = mail->held && !slist_is_empty(&mail->chain);
+	bool		waiting = mail->held && mail->chain != NULL;
 
 	if (waiting != (pg_atomic_read_u32(&mail->waiting) != 0))
 		pg_atomic_write_u32(&mail->waiting, waiting);
@@ -827,7 +826,8 @@ slot_mail(ZkSlot *slot)
 		return;
 	slot->mailed = true;
 	SpinLockAcquire(&mail->lock);
-	slist_push_head(&mail->chain, &slot->mail_node);
+	slot->mail_next = mail->chain;
+	mail->chain = slot;
 	set_waiting();
 	mail_is_due |= !mail->held;
 	SpinLockRelease(&mail->lock);
@@ -874,7 +874,7 @@ void
 mail_clear(void)
 {
 	SpinLockAcquire(&mail->lock);
-	slist_init(&mail->chain);
+	mail->chain = NULL;
 	mail->nends = 0;
 	set_waiting();
 	SpinLockRelease(&mail->lock);
@@ -891,7 +891,7 @@ slots_hold_mail(bool held)
 	bool		missed;
 
 	SpinLockAcquire(&mail->lock);
-	missed = mail->held && !held && !slist_is_empty(&mail->chain);
+	missed = mail->held && !held && mail->chain != NULL;
 	mail->held = held;
 	set_waiting();
 	SpinLockRelease(&mail->lock);
@@ -900,17 +900,18 @@ slots_hold_mail(bool held)
 }
 
 /*
- * mail_collect
- *		Take all mail: a chain, the latest first, or NULL.
+ * slots_collect_mail
+ *		Take all mail: a chain of slots, the latest first, or NULL; to be
+ *		walked to its end by slot_open_mail().
  */
-slist_node *
-mail_collect(void)
+ZkSlot *
+slots_collect_mail(void)
 {
-	slist_node *first;
+	ZkSlot	   *first;
 
 	SpinLockAcquire(&mail->lock);
-	first = mail->chain.head.next;
-	slist_init(&mail->chain);
+	first = mail->chain;
+	mail->chain = NULL;
 	set_waiting();
 	SpinLockRelease(&mail->lock);
 	return first;

@@ -139,6 +139,7 @@ extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 
 /* the worker, as grant.h */
 extern void slots_hold_mail(bool held);
+extern ZkSlot *slots_collect_mail(void);
 extern int	slots_collect_ends(int64 *ends, bool *all);
 extern bool procs_remote_seen(void);
 

@@ -16,7 +16,6 @@
 #define ZKLOCK_SLOTS_PRIVATE_H
 
 #include "core/lock/turn.h"
-#include "lib/ilist.h"
 #include "shared/slots.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
@@ -74,7 +73,7 @@ struct ZkSlot
 								 * a backend asked for */
 	int64		check_start;	/* when that list was asked for, or 0 */
 
-	slist_node	mail_node;
+	ZkSlot	   *mail_next;		/* in the mail, or NULL */
 };
 
 /*
@@ -123,7 +122,6 @@ extern void slot_end_watch(ZkProcLock *proc);
 /* the mail */
 extern bool mail_is_waiting(void);
 extern void mail_clear(void);
-extern slist_node *mail_collect(void);
 
 /* what backends want or hold */
 extern int	procs_max(void);

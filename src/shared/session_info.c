@@ -13,13 +13,13 @@
  * "given" has reached the ticket: then ZooKeeper has confirmed the session
  * after the draw.
  *
- * Locking protocol.  One LWLock of the tranche ZK_TRANCHE guards the fields of
- * SessionShared, and may be taken while any other lock is held.  Only the
- * worker writes these fields, except for the instances, which a backend writes
- * when it has read them in ZooKeeper.  The fields of ProofShared are atomics,
- * except for the worker's latch, which a spinlock guards.  Only the worker
- * writes lease_until_ms and "given".  A backend reads these two before its
- * slots: if a slot is not lost then, the lease was that of its session.
+ * Locking protocol.  One LWLock of the tranche ZK_TRANCHE guards the fields
+ * that are not atomics, and may be taken while any other lock is held; but a
+ * spinlock guards the worker's latch.  Only the worker writes these fields,
+ * except for the instances, which a backend writes when it has read them in
+ * ZooKeeper.  Only the worker writes lease_until_ms and "given", too.  A
+ * backend reads these two before its slots: if a slot is not lost then, the
+ * lease was that of its session.
  *
  * Copyright (c) 2026, zklock developers
  *
@@ -46,30 +46,25 @@
 typedef struct SessionShared
 {
 	ZkSessionInfo info;
-	int64		path_bytes;		/* bound for the session's paths */
-	int			nlocks;			/* locks to which these paths belong */
-	int64		directories;	/* lock directories made since server start */
 	char		auths[ZK_AUTHS_SIZE];	/* of the worker only: no lock */
 	ZkFleetInfo fleet;
-	pg_atomic_flag member_there;	/* cleared by member_miss() */
 	int64		instances_ms;	/* zk_now_ms() when instances were read */
 	int			ninstances;
 	ZkInstance	instances[ZK_KNOWN_INSTANCES];
-} SessionShared;
-
-/* Whether the session is alive. */
-typedef struct ProofShared
-{
+	pg_atomic_uint64 path_bytes;	/* bound for the session's paths */
+	pg_atomic_uint32 nlocks;	/* locks to which these paths belong */
+	pg_atomic_uint64 directories;	/* lock directories made since server
+									 * start */
+	pg_atomic_uint32 member_missed; /* by member_miss() */
 	pg_atomic_uint64 lease_until_ms;	/* as of zk_now_ms(); 0: none */
 	pg_atomic_uint32 asked;		/* the latest ticket */
 	pg_atomic_uint32 given;		/* the latest ticket with an answer */
 	ConditionVariable cv;		/* broadcast at every proof and every loss */
 	slock_t		latch_lock;
 	Latch	   *worker_latch;	/* NULL: no worker */
-} ProofShared;
+} SessionShared;
 
 static SessionShared *shared = NULL;
-static ProofShared *proof = NULL;
 static LWLock *session_lock = NULL;
 
 /*
@@ -103,28 +98,7 @@ void
 session_info_request_shmem(void)
 {
 	RequestAddinShmemSpace(sizeof(SessionShared));
-	RequestAddinShmemSpace(sizeof(ProofShared));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
-}
-
-/* AddinShmemInitLock is held. */
-static void
-startup_proof(void)
-{
-	bool		found;
-
-	proof = ShmemInitStruct("zklock proof", sizeof(ProofShared), &found);
-	if (!found)
-	{
-		pg_atomic_init_flag(&shared->member_there);
-		(void) pg_atomic_test_set_flag(&shared->member_there);
-		pg_atomic_init_u64(&proof->lease_until_ms, 0);
-		pg_atomic_init_u32(&proof->asked, 0);
-		pg_atomic_init_u32(&proof->given, 0);
-		ConditionVariableInit(&proof->cv);
-		SpinLockInit(&proof->latch_lock);
-		proof->worker_latch = NULL;
-	}
 }
 
 /*
@@ -136,9 +110,6 @@ session_info_startup_shmem(void)
 {
 	bool		found;
 
-	/* after a restart within the postmaster */
-	shared = NULL;
-
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, sizeof(SessionShared), &found);
 	if (!found)
@@ -148,8 +119,16 @@ session_info_startup_shmem(void)
 		shared->info.state_since = zk_now_us();
 		shared->info.unreached_since = shared->info.state_since;
 		shared->info.timeout = zklock_session_timeout;
+		pg_atomic_init_u64(&shared->path_bytes, 0);
+		pg_atomic_init_u32(&shared->nlocks, 0);
+		pg_atomic_init_u64(&shared->directories, 0);
+		pg_atomic_init_u32(&shared->member_missed, 0);
+		pg_atomic_init_u64(&shared->lease_until_ms, 0);
+		pg_atomic_init_u32(&shared->asked, 0);
+		pg_atomic_init_u32(&shared->given, 0);
+		ConditionVariableInit(&shared->cv);
+		SpinLockInit(&shared->latch_lock);
 	}
-	startup_proof();
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -161,9 +140,9 @@ session_info_startup_shmem(void)
 void
 worker_set_latch(Latch *latch)
 {
-	SpinLockAcquire(&proof->latch_lock);
-	proof->worker_latch = latch;
-	SpinLockRelease(&proof->latch_lock);
+	SpinLockAcquire(&shared->latch_lock);
+	shared->worker_latch = latch;
+	SpinLockRelease(&shared->latch_lock);
 }
 
 /*
@@ -175,9 +154,9 @@ worker_wake(void)
 {
 	Latch	   *latch;
 
-	SpinLockAcquire(&proof->latch_lock);
-	latch = proof->worker_latch;
-	SpinLockRelease(&proof->latch_lock);
+	SpinLockAcquire(&shared->latch_lock);
+	latch = shared->worker_latch;
+	SpinLockRelease(&shared->latch_lock);
 	if (latch)
 		SetLatch(latch);
 }
@@ -221,19 +200,15 @@ session_auths(void)
 /*
  * path_bytes_read
  *		How many of ZK_MAX_PATH_BYTES the session uses; and, in *nlocks unless
- *		that is NULL, the number of locks that use them.
+ *		that is NULL, the number of locks that use them; the two may be of two
+ *		moments.
  */
 int64
 path_bytes_read(int *nlocks)
 {
-	int64		bytes;
-
-	LWLockAcquire(session_lock, LW_SHARED);
-	bytes = shared->path_bytes;
 	if (nlocks)
-		*nlocks = shared->nlocks;
-	LWLockRelease(session_lock);
-	return bytes;
+		*nlocks = (int) pg_atomic_read_u32(&shared->nlocks);
+	return (int64) pg_atomic_read_u64(&shared->path_bytes);
 }
 
 /*
@@ -244,13 +219,8 @@ path_bytes_read(int *nlocks)
 void
 path_bytes_write(int64 bytes, int nlocks)
 {
-	/* only the worker writes these fields, so it may read them unlocked */
-	if (shared->path_bytes == bytes && shared->nlocks == nlocks)
-		return;
-	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	shared->path_bytes = bytes;
-	shared->nlocks = nlocks;
-	LWLockRelease(session_lock);
+	pg_atomic_write_u64(&shared->path_bytes, (uint64) bytes);
+	pg_atomic_write_u32(&shared->nlocks, (uint32) nlocks);
 }
 
 /*
@@ -260,12 +230,7 @@ path_bytes_write(int64 bytes, int nlocks)
 int64
 directories_read(void)
 {
-	int64		directories;
-
-	LWLockAcquire(session_lock, LW_SHARED);
-	directories = shared->directories;
-	LWLockRelease(session_lock);
-	return directories;
+	return (int64) pg_atomic_read_u64(&shared->directories);
 }
 
 /*
@@ -275,9 +240,7 @@ directories_read(void)
 void
 directories_count(void)
 {
-	LWLockAcquire(session_lock, LW_EXCLUSIVE);
-	shared->directories++;
-	LWLockRelease(session_lock);
+	pg_atomic_fetch_add_u64(&shared->directories, 1);
 }
 
 /*
@@ -349,7 +312,7 @@ instances_write(const ZkInstance *instances, int n)
 int64
 lease_read_ms(void)
 {
-	int64		until_ms = (int64) pg_atomic_read_u64(&proof->lease_until_ms);
+	int64		until_ms = (int64) pg_atomic_read_u64(&shared->lease_until_ms);
 
 	/* the lease is read before what the caller reads next */
 	pg_read_barrier();
@@ -364,7 +327,7 @@ lease_read_ms(void)
 void
 proof_wake_waiters(void)
 {
-	ConditionVariableBroadcast(&proof->cv);
+	ConditionVariableBroadcast(&shared->cv);
 }
 
 /*
@@ -374,7 +337,7 @@ proof_wake_waiters(void)
 void
 member_miss(void)
 {
-	pg_atomic_clear_flag(&shared->member_there);
+	pg_atomic_write_u32(&shared->member_missed, 1);
 	worker_wake();
 }
 
@@ -385,7 +348,7 @@ member_miss(void)
 bool
 member_is_missed(void)
 {
-	return pg_atomic_test_set_flag(&shared->member_there);
+	return pg_atomic_exchange_u32(&shared->member_missed, 0) != 0;
 }
 
 /*
@@ -396,7 +359,7 @@ member_is_missed(void)
 uint32
 proof_ask(void)
 {
-	uint32		ticket = pg_atomic_add_fetch_u32(&proof->asked, 1);
+	uint32		ticket = pg_atomic_add_fetch_u32(&shared->asked, 1);
 
 	worker_wake();
 	return ticket;
@@ -409,7 +372,7 @@ proof_ask(void)
 bool
 proof_is_given(uint32 ticket)
 {
-	uint32		latest = pg_atomic_read_u32(&proof->given);
+	uint32		latest = pg_atomic_read_u32(&shared->given);
 
 	pg_read_barrier();
 	return (int32) (latest - ticket) >= 0;
@@ -423,7 +386,7 @@ proof_is_given(uint32 ticket)
 void
 proof_prepare_wait(void)
 {
-	ConditionVariablePrepareToSleep(&proof->cv);
+	ConditionVariablePrepareToSleep(&shared->cv);
 }
 
 /*
@@ -438,7 +401,7 @@ proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event)
 {
 	bool		given;
 
-	ConditionVariablePrepareToSleep(&proof->cv);
+	ConditionVariablePrepareToSleep(&shared->cv);
 	for (;;)
 	{
 		int64		left_ms = until_ms - zk_now_ms();
@@ -446,7 +409,7 @@ proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event)
 		given = proof_is_given(ticket);
 		if (given || left_ms <= 0)
 			break;
-		(void) ConditionVariableTimedSleep(&proof->cv, left_ms, wait_event);
+		(void) ConditionVariableTimedSleep(&shared->cv, left_ms, wait_event);
 	}
 	ConditionVariableCancelSleep();
 	return given;
@@ -459,7 +422,7 @@ proof_wait(uint32 ticket, int64 until_ms, uint32 wait_event)
 uint32
 proof_asked(void)
 {
-	return pg_atomic_read_u32(&proof->asked);
+	return pg_atomic_read_u32(&shared->asked);
 }
 
 /*
@@ -469,7 +432,7 @@ proof_asked(void)
 uint32
 proof_latest(void)
 {
-	return pg_atomic_read_u32(&proof->given);
+	return pg_atomic_read_u32(&shared->given);
 }
 
 /*
@@ -480,9 +443,8 @@ proof_latest(void)
 void
 lease_write(int64 until_ms, uint32 ticket)
 {
-	pg_atomic_write_u64(&proof->lease_until_ms,
-						(uint64) until_ms);
-	pg_atomic_write_u32(&proof->given, ticket);
+	pg_atomic_write_u64(&shared->lease_until_ms, (uint64) until_ms);
+	pg_atomic_write_u32(&shared->given, ticket);
 	proof_wake_waiters();
 }
 
@@ -494,6 +456,5 @@ void
 lease_shorten(int64 until_ms)
 {
 	if (lease_read_ms() > until_ms)
-		pg_atomic_write_u64(&proof->lease_until_ms,
-							(uint64) until_ms);
+		pg_atomic_write_u64(&shared->lease_until_ms, (uint64) until_ms);
 }

@@ -42,8 +42,6 @@ typedef struct PackedMember
 	int32		holder_pid;
 	uint8		kind;
 	bool		local;
-	uint16		cluster_name_len;
-	uint16		path_len;
 } PackedMember;
 
 typedef struct DeadlockEntry
@@ -84,9 +82,6 @@ deadlocks_startup_shmem(void)
 {
 	bool		found;
 
-	/* after a restart within the postmaster */
-	shared = NULL;
-
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, sizeof(DeadlocksShared), &found);
 	if (!found)
@@ -95,24 +90,15 @@ deadlocks_startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Append a string with its terminator, and return its length. */
-static uint16
-pack_string(char *bytes, const char *string)
-{
-	size_t		len = strlen(string);
-
-	memcpy(bytes, string, len + 1);
-	return (uint16) len;
-}
-
 /* Append a member; false if it does not fit. */
 static bool
 pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 {
 	char	   *bytes = entry->bytes + *used;
 	PackedMember packed = {0};
-	size_t		size = sizeof(packed) + strlen(member->cluster_name) + 1 +
-		strlen(member->path) + 1;
+	size_t		name_size = strlen(member->cluster_name) + 1;
+	size_t		path_size = strlen(member->path) + 1;
+	size_t		size = sizeof(packed) + name_size + path_size;
 
 	if (entry->nmembers == ZK_DEADLOCK_MEMBERS ||
 		*used + size > sizeof(entry->bytes))
@@ -121,11 +107,9 @@ pack_member(DeadlockEntry *entry, int *used, const ZkDeadlockMember *member)
 	packed.holder_pid = member->holder_pid;
 	packed.kind = member->kind;
 	packed.local = member->local;
-	packed.cluster_name_len =
-		pack_string(bytes + sizeof(packed), member->cluster_name);
-	packed.path_len = pack_string(bytes + sizeof(packed) +
-								  packed.cluster_name_len + 1, member->path);
 	memcpy(bytes, &packed, sizeof(packed));
+	memcpy(bytes + sizeof(packed), member->cluster_name, name_size);
+	memcpy(bytes + size - path_size, member->path, path_size);
 	*used += size;
 	entry->nmembers++;
 	return true;
@@ -140,10 +124,9 @@ unpack_member(const DeadlockEntry *entry, int *used, ZkDeadlockMember *member)
 
 	memcpy(&packed, bytes, sizeof(packed));
 	bytes += sizeof(packed);
-	strlcpy(member->cluster_name, bytes, sizeof(member->cluster_name));
-	bytes += packed.cluster_name_len + 1;
-	strlcpy(member->path, bytes, sizeof(member->path));
-	bytes += packed.path_len + 1;
+	bytes += strlcpy(member->cluster_name, bytes,
+					 sizeof(member->cluster_name)) + 1;
+	bytes += strlcpy(member->path, bytes, sizeof(member->path)) + 1;
 	member->kind = packed.kind;
 	member->pid = packed.pid;
 	member->holder_pid = packed.holder_pid;
@@ -157,6 +140,7 @@ unpack(const DeadlockEntry *entry, ZkDeadlock *deadlock)
 {
 	int			used = 0;
 
+	deadlock->members = palloc(entry->nmembers * sizeof(ZkDeadlockMember));
 	deadlock->number = entry->number;
 	deadlock->detected = entry->detected;
 	deadlock->nmembers = entry->nmembers;
@@ -189,12 +173,6 @@ deadlock_add(const ZkDeadlock *deadlock)
 	return number;
 }
 
-static ZkDeadlockMember *
-palloc_members(int n)
-{
-	return palloc(n * sizeof(ZkDeadlockMember));
-}
-
 /*
  * deadlock_read
  *		Read the deadlock with this number, its members palloc'd; false if it
@@ -206,7 +184,6 @@ deadlock_read(uint32 number, ZkDeadlock *deadlock)
 	const DeadlockEntry *entry = &shared->entries[number % ZK_DEADLOCKS];
 	bool		found;
 
-	deadlock->members = palloc_members(ZK_DEADLOCK_MEMBERS);
 	LWLockAcquire(deadlocks_lock, LW_SHARED);
 	found = number != 0 && entry->number == number;
 	if (found)
@@ -225,8 +202,6 @@ deadlocks_list(int *ndeadlocks)
 	ZkDeadlock *deadlocks = palloc(ZK_DEADLOCKS * sizeof(ZkDeadlock));
 	int			n = 0;
 
-	for (int i = 0; i < ZK_DEADLOCKS; i++)
-		deadlocks[i].members = palloc_members(ZK_DEADLOCK_MEMBERS);
 	LWLockAcquire(deadlocks_lock, LW_SHARED);
 	for (int i = 1; i <= ZK_DEADLOCKS; i++)
 	{

@@ -63,7 +63,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "common/hashfn.h"
 #include "core/mutation.h"
 #include "port/atomics.h"
@@ -667,7 +666,11 @@ wake_waiters(const ZkKey *key)
 ZkProcLock *
 claim_use(const ClaimToken *token, bool *full)
 {
-	ZkProcLock *proc = proc_new();
+	ZkProcLock	wish = {
+		.granted = true,
+		.uses_claim = !ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN)
+	};
+	ZkProcLock *proc = proc_new(&wish);
 	int64		now;
 	int			number;
 	ClaimEntry *entry;
@@ -684,15 +687,10 @@ claim_use(const ClaimToken *token, bool *full)
 		return NULL;
 	}
 	proc->slot = slot;
-	proc->procno = ZkMyProcNumber;
 	proc->kind = entry->proc->kind;
-	proc->granted = true;
-	proc->uses_claim = !ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN);
 	proc->since = now;
-	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);
-	if (!ZK_MUTATED(ZK_CLAIM_USERS_FORGOTTEN))
-		slot->nholding++;
+	slot->nholding += proc->uses_claim;
 	pg_atomic_fetch_add_u32(&claims->nusers, 1);
 	(void) key_in_other_mode(&slot->key, &readers);
 	slot_wake(slot);

@@ -118,6 +118,7 @@
 
 #include <signal.h>
 
+#include "access/xact.h"
 #include "core/mutation.h"
 #include "core/remote.h"
 #include "miscadmin.h"
@@ -710,10 +711,11 @@ procs_note_role(void)
 
 /*
  * proc_new
- *		Take a ZkProcLock from the free ones; NULL if there is none.
+ *		Take a ZkProcLock of this process and its transaction from the free
+ *		ones, with what "wish" says; NULL if there is none.
  */
 ZkProcLock *
-proc_new(void)
+proc_new(const ZkProcLock *wish)
 {
 	ZkProcLock *proc;
 	RemoteSession origin;
@@ -733,8 +735,10 @@ proc_new(void)
 	SpinLockRelease(&pool->lock);
 	if (proc)
 	{
-		memset(proc, 0, sizeof(ZkProcLock));
+		*proc = *wish;
+		proc->procno = ZkMyProcNumber;
 		proc->superuser = of_superuser;
+		proc->xact_start = GetCurrentTransactionStartTimestamp();
 	}
 	return proc;
 }

@@ -127,7 +127,7 @@ extern void mail_clear(void);
 extern int	procs_max(void);
 extern int	procs_used(void);
 extern ZkProcLock *proc_at(int i);
-extern ZkProcLock *proc_new(void);
+extern ZkProcLock *proc_new(const ZkProcLock *wish);
 extern void proc_free(ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
 extern uint32 procs_claim_losses(void);

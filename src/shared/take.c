@@ -19,11 +19,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "core/mutation.h"
 #include "miscadmin.h"
 #include "shared/clock.h"
-#include "shared/compat.h"
 #include "shared/session_info.h"
 #include "shared/settings.h"
 #include "shared/slots_private.h"
@@ -146,9 +144,8 @@ slot_key_for(const ZkKey *lock, ZnodeKind kind, ZkKey *mine)
 ZkProcLock *
 slot_want(const ZkKey *key, const ZkProcLock *wish)
 {
-	ZkProcLock *proc = proc_new();
+	ZkProcLock *proc = proc_new(wish);
 	ZkKey		mine;
-	bool		superuser;
 	ZkSlot	   *slot;
 
 	StaticAssertStmt(ZK_MAX_NAMES < 1 << 9, "ZkProcLock.alternatives is too small");
@@ -163,15 +160,10 @@ slot_want(const ZkKey *key, const ZkProcLock *wish)
 			slots_report_full();
 		return NULL;
 	}
-	superuser = proc->superuser;
-	*proc = *wish;
-	proc->superuser = superuser;
 	proc->slot = slot;
-	proc->procno = ZkMyProcNumber;
 	proc->terminates = proc->session && zklock_terminate_on_loss;
 	proc->advisory = key_is_advisory(key);
 	proc->since = zk_now_us();
-	proc->xact_start = GetCurrentTransactionStartTimestamp();
 	slot_add_proc(proc);
 	slot->nwanting++;
 	if (proc->alternatives > 0)

@@ -643,18 +643,6 @@ claim_renew(const ClaimToken *token, int64 ttl_us, int64 *end_ms, int *number)
 	return ZK_CLAIM_LIVE;
 }
 
-/* Wake all backends that wait for the slot with this key. */
-static void
-wake_waiters(const ZkKey *key)
-{
-	ZkSlot	   *slot = slot_find_locked(key, LW_SHARED);
-
-	if (slot == NULL)
-		return;
-	slot_wake(slot);
-	slot_unlock(slot);
-}
-
 /*
  * claim_use
  *		Hold the lock of a claim beside it, until claim_leave(); NULL if it has
@@ -675,7 +663,7 @@ claim_use(const ClaimToken *token, bool *full)
 	int			number;
 	ClaimEntry *entry;
 	ZkSlot	   *slot;
-	ZkKey		readers;
+	ZkSlot	   *readers;
 
 	*full = proc == NULL;
 	if (proc == NULL)
@@ -692,10 +680,14 @@ claim_use(const ClaimToken *token, bool *full)
 	slot_add_proc(proc);
 	slot->nholding += proc->uses_claim;
 	pg_atomic_fetch_add_u32(&claims->nusers, 1);
-	(void) key_in_other_mode(&slot->key, &readers);
 	slot_wake(slot);
 	slot_unlock(slot);
-	wake_waiters(&readers);
+	readers = slot_find_other_mode(slot, LW_SHARED);
+	if (readers != NULL)
+	{
+		slot_wake(readers);
+		slot_unlock(readers);
+	}
 	return proc;
 }
 

@@ -460,6 +460,20 @@ slot_find_locked(const ZkKey *key, LWLockMode mode)
 	return slot;
 }
 
+/*
+ * slot_find_other_mode
+ *		As slot_find_locked(), for the slot of the same lock whose contender
+ *		would conflict with this slot's, which is in use and not locked.
+ */
+ZkSlot *
+slot_find_other_mode(const ZkSlot *slot, LWLockMode mode)
+{
+	ZkKey		other;
+
+	return key_in_other_mode(&slot->key, &other) ?
+		slot_find_locked(&other, mode) : NULL;
+}
+
 /* Count one more slot; false if there are zklock.max_locks. */
 static bool
 count_slot(void)
@@ -620,21 +634,21 @@ slots_release_time(void)
 }
 
 /*
- * slot_find_contender
- *		The contender of the slot with this key, and the slot's state; NONE if
- *		there is no such slot.
+ * slot_read_other_mode
+ *		The state of the slot that slot_find_other_mode() finds, and its
+ *		contender; NONE if there is no such slot.
  */
 ZkSlotState
-slot_find_contender(const ZkKey *key, ZkContender *contender)
+slot_read_other_mode(const ZkSlot *slot, ZkContender *contender)
 {
 	ZkSlotState state;
-	ZkSlot	   *slot = slot_find_locked(key, LW_SHARED);
+	ZkSlot	   *other = slot_find_other_mode(slot, LW_SHARED);
 
-	if (slot == NULL)
+	if (other == NULL)
 		return ZK_SLOT_NONE;
-	state = slot->state;
-	*contender = slot->contender;
-	slot_unlock(slot);
+	state = other->state;
+	*contender = other->contender;
+	slot_unlock(other);
 	return state;
 }
 

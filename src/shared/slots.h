@@ -133,8 +133,8 @@ extern int	procs_in_use(void);
 extern ConditionVariable *slots_room_cv(void);
 
 /* any process; takes the partition lock itself */
-extern ZkSlotState slot_find_contender(const ZkKey *key,
-									   ZkContender *contender);
+extern ZkSlotState slot_read_other_mode(const ZkSlot *slot,
+										ZkContender *contender);
 extern ZkSlotState slot_read_contender(ZkSlot *slot, ZkContender *contender);
 
 /* the worker, as grant.h */

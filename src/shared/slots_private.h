@@ -101,6 +101,7 @@ extern void slots_unlock(void);
 
 /* the table */
 extern ZkSlot *slot_find_locked(const ZkKey *key, LWLockMode mode);
+extern ZkSlot *slot_find_other_mode(const ZkSlot *slot, LWLockMode mode);
 extern ZkSlot *slot_enter_locked(const ZkKey *key);
 extern void slot_remove_unused(ZkSlot *slot);
 extern void slots_scan(HASH_SEQ_STATUS *scan);

@@ -581,12 +581,8 @@ slot_requeue_tier1(ZkProcLock *proc)
 void
 slot_yield_other_mode(const ZkProcLock *proc)
 {
-	ZkKey		other;
-	ZkSlot	   *slot;
+	ZkSlot	   *slot = slot_find_other_mode(proc->slot, LW_EXCLUSIVE);
 
-	if (!key_in_other_mode(&proc->slot->key, &other))
-		return;
-	slot = slot_find_locked(&other, LW_EXCLUSIVE);
 	if (slot == NULL)
 		return;
 	if (slot->state == ZK_SLOT_WANTED || slot->state == ZK_SLOT_IDLE)
@@ -825,13 +821,9 @@ slots_unwant_any(const ZkAnyWait *wait, int but)
 bool
 slot_other_mode_leaves(const ZkProcLock *proc)
 {
-	ZkKey		other;
-	ZkSlot	   *slot;
+	ZkSlot	   *slot = slot_find_other_mode(proc->slot, LW_SHARED);
 	bool		leaves;
 
-	if (!key_in_other_mode(&proc->slot->key, &other))
-		return false;
-	slot = slot_find_locked(&other, LW_SHARED);
 	if (slot == NULL)
 		return false;
 	leaves = slot->state == ZK_SLOT_RELEASING && !slot->queued;

@@ -1255,15 +1255,13 @@ watch_queue(ZkSlot *slot)
 {
 	Contender  *contender = find(slot);
 	ZkContender writer;
-	ZkKey		key;
 	Recipe	   *recipe;
 
 	if (contender == NULL)
 		return;
 	recipe = contender->recipe;
 	recipe->has_sibling = recipe->kind == ZNODE_READER &&
-		key_in_other_mode(slot_key(slot), &key) &&
-		slot_find_contender(&key, &writer) != ZK_SLOT_NONE && writer.has_uuid;
+		slot_read_other_mode(slot, &writer) != ZK_SLOT_NONE && writer.has_uuid;
 	if (recipe->has_sibling)
 		memcpy(recipe->sibling, writer.uuid, ZNODE_UUID_BYTES);
 	step(contender, RECIPE_WATCH_QUEUE, NULL);

@@ -105,8 +105,6 @@
  * counts.  The slot of a free one is NULL, so that a process that scans them
  * with procs_used() and proc_at() can tell: see proc_lock_slot().
  *
- * What all slots share, SlotsShared, consists of atomics.
- *
  * Copyright (c) 2026, zklock developers
  *
  * IDENTIFICATION
@@ -138,11 +136,19 @@
 #define ZK_TRANCHE		"zklock"
 #define ZK_PARTITIONS	64
 
+/* What all slots share, and the worker's mail. */
 typedef struct SlotsShared
 {
 	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
 	pg_atomic_uint32 release_time;	/* see slots_release_time() */
 	ConditionVariable room;		/* broadcast when a slot is free again */
+
+	slock_t		mail_lock;		/* of what follows */
+	bool		held;			/* the worker cannot send anything yet */
+	ZkSlot	   *mail;			/* a chain, the latest first */
+	int			nends;			/* or one more: there was no room for all */
+	int64		ends[SLOTS_MAX_ENDS];	/* see slot_end_watch() */
+	pg_atomic_uint32 waiting;	/* held, and there is mail */
 } SlotsShared;
 
 /* What backends want or hold. */
@@ -158,20 +164,8 @@ typedef struct ProcsShared
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
 } ProcsShared;
 
-/* The worker's mail. */
-typedef struct MailShared
-{
-	slock_t		lock;
-	bool		held;			/* the worker cannot send anything yet */
-	ZkSlot	   *chain;			/* the latest first */
-	int			nends;			/* or one more: there was no room for all */
-	int64		ends[SLOTS_MAX_ENDS];	/* see slot_end_watch() */
-	pg_atomic_uint32 waiting;	/* held, and there is mail */
-} MailShared;
-
-static SlotsShared *counts = NULL;
+static SlotsShared *shared = NULL;
 static ProcsShared *pool = NULL;
-static MailShared *mail = NULL;
 static bool mail_is_due = false;	/* send_mail() is to wake the worker */
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
@@ -210,7 +204,6 @@ slots_request_shmem(void)
 											  sizeof(ZkSlot)));
 	RequestNamedLWLockTranche(ZK_TRANCHE, ZK_PARTITIONS);
 	keys_request_shmem();
-	RequestAddinShmemSpace(sizeof(MailShared));
 	RequestAddinShmemSpace(procs_size());
 }
 
@@ -231,21 +224,6 @@ startup_procs(void)
 	}
 }
 
-/* AddinShmemInitLock is held. */
-static void
-startup_mail(void)
-{
-	bool		found;
-
-	mail = ShmemInitStruct("zklock mail", sizeof(MailShared), &found);
-	if (!found)
-	{
-		memset(mail, 0, sizeof(MailShared));
-		SpinLockInit(&mail->lock);
-		pg_atomic_init_u32(&mail->waiting, 0);
-	}
-}
-
 /*
  * slots_startup_shmem
  *		Create or attach to the slots and what they stand on; for the
@@ -258,20 +236,18 @@ slots_startup_shmem(void)
 	HASHCTL		ctl;
 	int			flags;
 
-	/* after a restart within the postmaster */
-	counts = NULL;
-	slots = NULL;
-
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	keys_startup_shmem();
-	startup_mail();
 	startup_procs();
-	counts = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
+	shared = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
 	if (!found)
 	{
-		pg_atomic_init_u32(&counts->nslots, 0);
-		pg_atomic_init_u32(&counts->release_time, 0);
-		ConditionVariableInit(&counts->room);
+		memset(shared, 0, sizeof(SlotsShared));
+		pg_atomic_init_u32(&shared->nslots, 0);
+		pg_atomic_init_u32(&shared->release_time, 0);
+		ConditionVariableInit(&shared->room);
+		SpinLockInit(&shared->mail_lock);
+		pg_atomic_init_u32(&shared->waiting, 0);
 	}
 
 	flags = key_hash_ctl(&ctl, sizeof(ZkSlot));
@@ -289,7 +265,7 @@ slots_startup_shmem(void)
 bool
 slots_available(void)
 {
-	return counts != NULL;
+	return shared != NULL;
 }
 
 /*
@@ -478,10 +454,10 @@ slot_find_other_mode(const ZkSlot *slot, LWLockMode mode)
 static bool
 count_slot(void)
 {
-	uint32		n = pg_atomic_read_u32(&counts->nslots);
+	uint32		n = pg_atomic_read_u32(&shared->nslots);
 
 	while (n < (uint32) zklock_max_locks)
-		if (pg_atomic_compare_exchange_u32(&counts->nslots, &n, n + 1))
+		if (pg_atomic_compare_exchange_u32(&shared->nslots, &n, n + 1))
 			return true;
 	return false;
 }
@@ -489,8 +465,8 @@ count_slot(void)
 static void
 uncount_slot(void)
 {
-	if (pg_atomic_fetch_sub_u32(&counts->nslots, 1) >= (uint32) zklock_max_locks)
-		ConditionVariableBroadcast(&counts->room);
+	if (pg_atomic_fetch_sub_u32(&shared->nslots, 1) >= (uint32) zklock_max_locks)
+		ConditionVariableBroadcast(&shared->room);
 }
 
 /* Set up a slot that was just entered with its key. */
@@ -565,7 +541,7 @@ slot_remove_unused(ZkSlot *slot)
 int
 slots_in_use(void)
 {
-	return (int) pg_atomic_read_u32(&counts->nslots);
+	return (int) pg_atomic_read_u32(&shared->nslots);
 }
 
 /*
@@ -576,7 +552,7 @@ slots_in_use(void)
 ConditionVariable *
 slots_room_cv(void)
 {
-	return &counts->room;
+	return &shared->room;
 }
 
 /*
@@ -630,7 +606,7 @@ slot_retain_time(const ZkSlot *slot)
 int32
 slots_release_time(void)
 {
-	return (int32) pg_atomic_read_u32(&counts->release_time);
+	return (int32) pg_atomic_read_u32(&shared->release_time);
 }
 
 /*
@@ -826,10 +802,10 @@ procs_claim_losses(void)
 static void
 set_waiting(void)
 {
-	bool		waiting = mail->held && mail->chain != NULL;
+	bool		waiting = shared->held && shared->mail != NULL;
 
-	if (waiting != (pg_atomic_read_u32(&mail->waiting) != 0))
-		pg_atomic_write_u32(&mail->waiting, waiting);
+	if (waiting != (pg_atomic_read_u32(&shared->waiting) != 0))
+		pg_atomic_write_u32(&shared->waiting, waiting);
 }
 
 /*
@@ -843,12 +819,12 @@ slot_mail(ZkSlot *slot)
 	if (slot->mailed)
 		return;
 	slot->mailed = true;
-	SpinLockAcquire(&mail->lock);
-	slot->mail_next = mail->chain;
-	mail->chain = slot;
+	SpinLockAcquire(&shared->mail_lock);
+	slot->mail_next = shared->mail;
+	shared->mail = slot;
 	set_waiting();
-	mail_is_due |= !mail->held;
-	SpinLockRelease(&mail->lock);
+	mail_is_due |= !shared->held;
+	SpinLockRelease(&shared->mail_lock);
 }
 
 /*
@@ -865,13 +841,13 @@ slot_end_watch(ZkProcLock *proc)
 	if (!proc->watched)
 		return;
 	proc->watched = false;
-	SpinLockAcquire(&mail->lock);
-	if (mail->nends < SLOTS_MAX_ENDS)
-		mail->ends[mail->nends++] = proc->since;
+	SpinLockAcquire(&shared->mail_lock);
+	if (shared->nends < SLOTS_MAX_ENDS)
+		shared->ends[shared->nends++] = proc->since;
 	else
-		mail->nends = SLOTS_MAX_ENDS + 1;
-	mail_is_due |= !mail->held;
-	SpinLockRelease(&mail->lock);
+		shared->nends = SLOTS_MAX_ENDS + 1;
+	mail_is_due |= !shared->held;
+	SpinLockRelease(&shared->mail_lock);
 }
 
 /*
@@ -881,7 +857,7 @@ slot_end_watch(ZkProcLock *proc)
 bool
 mail_is_waiting(void)
 {
-	return pg_atomic_read_u32(&mail->waiting) != 0;
+	return pg_atomic_read_u32(&shared->waiting) != 0;
 }
 
 /*
@@ -891,11 +867,11 @@ mail_is_waiting(void)
 void
 mail_clear(void)
 {
-	SpinLockAcquire(&mail->lock);
-	mail->chain = NULL;
-	mail->nends = 0;
+	SpinLockAcquire(&shared->mail_lock);
+	shared->mail = NULL;
+	shared->nends = 0;
 	set_waiting();
-	SpinLockRelease(&mail->lock);
+	SpinLockRelease(&shared->mail_lock);
 }
 
 /*
@@ -908,11 +884,11 @@ slots_hold_mail(bool held)
 {
 	bool		missed;
 
-	SpinLockAcquire(&mail->lock);
-	missed = mail->held && !held && mail->chain != NULL;
-	mail->held = held;
+	SpinLockAcquire(&shared->mail_lock);
+	missed = shared->held && !held && shared->mail != NULL;
+	shared->held = held;
 	set_waiting();
-	SpinLockRelease(&mail->lock);
+	SpinLockRelease(&shared->mail_lock);
 	if (missed)
 		SetLatch(MyLatch);
 }
@@ -927,11 +903,11 @@ slots_collect_mail(void)
 {
 	ZkSlot	   *first;
 
-	SpinLockAcquire(&mail->lock);
-	first = mail->chain;
-	mail->chain = NULL;
+	SpinLockAcquire(&shared->mail_lock);
+	first = shared->mail;
+	shared->mail = NULL;
 	set_waiting();
-	SpinLockRelease(&mail->lock);
+	SpinLockRelease(&shared->mail_lock);
 	return first;
 }
 
@@ -945,12 +921,12 @@ slots_collect_ends(int64 *ends, bool *all)
 {
 	int			n;
 
-	SpinLockAcquire(&mail->lock);
-	n = Min(mail->nends, SLOTS_MAX_ENDS);
-	*all = n == mail->nends;
-	memcpy(ends, mail->ends, n * sizeof(int64));
-	mail->nends = 0;
-	SpinLockRelease(&mail->lock);
+	SpinLockAcquire(&shared->mail_lock);
+	n = Min(shared->nends, SLOTS_MAX_ENDS);
+	*all = n == shared->nends;
+	memcpy(ends, shared->ends, n * sizeof(int64));
+	shared->nends = 0;
+	SpinLockRelease(&shared->mail_lock);
 	return n;
 }
 
@@ -1024,7 +1000,7 @@ slot_learn_release(ZkSlot *slot)
 	int32		now_known = turn_gone(&slot->turn, known, zk_now_us());
 
 	if (now_known != known)
-		pg_atomic_write_u32(&counts->release_time, now_known);
+		pg_atomic_write_u32(&shared->release_time, now_known);
 }
 
 /* The contender is gone, and with it all that the instance owned by it. */

@@ -92,12 +92,12 @@
  * and holds that have ended, of those that a scan for deadlocks has seen.
  *
  * The mail is read and changed under its spinlock, which may be taken inside
- * any LWLock; "waiting", which follows from the rest, is read without it.
- * "mailed" is set and cleared under the partition lock, and stays set until
- * the worker has opened the mail under that lock, so that a slot is neither
- * linked twice nor removed meanwhile; until then that lock guards the links of
- * a chain that the worker has collected.  The functions that release partition
- * locks wake the worker for the slots mailed under them.
+ * any LWLock; but see mail_is_waiting(). "mailed" is set and cleared under the
+ * partition lock, and stays set until the worker has opened the mail under
+ * that lock, so that a slot is neither linked twice nor removed meanwhile;
+ * until then that lock guards the links of a chain that the worker has
+ * collected.  The functions that release partition locks wake the worker for
+ * the slots mailed under them.
  *
  * The ZkProcLocks are of a fixed number.  A backend takes one for each slot
  * that it wants, and gives it back when it neither wants nor holds the slot.
@@ -148,7 +148,6 @@ typedef struct SlotsShared
 	ZkSlot	   *mail;			/* a chain, the latest first */
 	int			nends;			/* or one more: there was no room for all */
 	int64		ends[SLOTS_MAX_ENDS];	/* see slot_end_watch() */
-	pg_atomic_uint32 waiting;	/* held, and there is mail */
 } SlotsShared;
 
 /* What backends want or hold. */
@@ -247,7 +246,6 @@ slots_startup_shmem(void)
 		pg_atomic_init_u32(&shared->release_time, 0);
 		ConditionVariableInit(&shared->room);
 		SpinLockInit(&shared->mail_lock);
-		pg_atomic_init_u32(&shared->waiting, 0);
 	}
 
 	flags = key_hash_ctl(&ctl, sizeof(ZkSlot));
@@ -798,16 +796,6 @@ procs_claim_losses(void)
 	return n;
 }
 
-/* "held" or the chain has changed; the spinlock is held. */
-static void
-set_waiting(void)
-{
-	bool		waiting = shared->held && shared->mail != NULL;
-
-	if (waiting != (pg_atomic_read_u32(&shared->waiting) != 0))
-		pg_atomic_write_u32(&shared->waiting, waiting);
-}
-
 /*
  * slot_mail
  *		Put the slot into the worker's mail; the partition lock is held
@@ -822,7 +810,6 @@ slot_mail(ZkSlot *slot)
 	SpinLockAcquire(&shared->mail_lock);
 	slot->mail_next = shared->mail;
 	shared->mail = slot;
-	set_waiting();
 	mail_is_due |= !shared->held;
 	SpinLockRelease(&shared->mail_lock);
 }
@@ -853,11 +840,15 @@ slot_end_watch(ZkProcLock *proc)
 /*
  * mail_is_waiting
  *		Is mail waiting until the worker can send something again?
+ *
+ * The spinlock is not taken, since this is only about when a lock is given
+ * up, and may be otherwise in a moment.
  */
 bool
 mail_is_waiting(void)
 {
-	return pg_atomic_read_u32(&shared->waiting) != 0;
+	return *(volatile bool *) &shared->held &&
+		*(ZkSlot *volatile *) &shared->mail != NULL;
 }
 
 /*
@@ -870,7 +861,6 @@ mail_clear(void)
 	SpinLockAcquire(&shared->mail_lock);
 	shared->mail = NULL;
 	shared->nends = 0;
-	set_waiting();
 	SpinLockRelease(&shared->mail_lock);
 }
 
@@ -887,7 +877,6 @@ slots_hold_mail(bool held)
 	SpinLockAcquire(&shared->mail_lock);
 	missed = shared->held && !held && shared->mail != NULL;
 	shared->held = held;
-	set_waiting();
 	SpinLockRelease(&shared->mail_lock);
 	if (missed)
 		SetLatch(MyLatch);
@@ -906,7 +895,6 @@ slots_collect_mail(void)
 	SpinLockAcquire(&shared->mail_lock);
 	first = shared->mail;
 	shared->mail = NULL;
-	set_waiting();
 	SpinLockRelease(&shared->mail_lock);
 	return first;
 }

@@ -92,7 +92,7 @@
  * and holds that have ended, of those that a scan for deadlocks has seen.
  *
  * The mail is read and changed under its spinlock, which may be taken inside
- * any LWLock; but see mail_is_waiting(). "mailed" is set and cleared under the
+ * any LWLock; but see mail_is_waiting().  "mailed" is set and cleared under the
  * partition lock, and stays set until the worker has opened the mail under
  * that lock, so that a slot is neither linked twice nor removed meanwhile;
  * until then that lock guards the links of a chain that the worker has

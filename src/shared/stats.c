@@ -71,13 +71,6 @@
 /* The numbers in a ZkCounts. */
 #define COUNTS			((int) (sizeof(ZkCounts) / sizeof(int64)))
 
-typedef struct StatsShared
-{
-	pg_atomic_uint64 reset_at;	/* a TimestampTz */
-	pg_atomic_uint64 claims_expired;
-	pg_atomic_uint64 counts[COUNTS];	/* a ZkCounts, without "taken" */
-} StatsShared;
-
 typedef struct StatsEntry
 {
 	slock_t		mutex;
@@ -97,14 +90,19 @@ typedef struct IdEntry
 	int			entry;
 } IdEntry;
 
-typedef struct LockStatsShared
+typedef struct StatsShared
 {
+	/* of the instance */
+	pg_atomic_uint64 reset_at;	/* a TimestampTz */
+	pg_atomic_uint64 claims_expired;
+	pg_atomic_uint64 counts[COUNTS];	/* a ZkCounts, without "taken" */
+
+	/* of locks */
 	int			used;			/* the entries from here on are free */
 	StatsEntry	entries[FLEXIBLE_ARRAY_MEMBER];
-} LockStatsShared;
+} StatsShared;
 
-static StatsShared *instance = NULL;
-static LockStatsShared *tracked = NULL;
+static StatsShared *shared = NULL;
 static int64 *waits;			/* of each entry, close together */
 static HTAB *ids = NULL;
 static LWLock *stats_lock = NULL;
@@ -122,12 +120,12 @@ max_entries(void)
 static Size
 entries_size(void)
 {
-	return MAXALIGN(offsetof(LockStatsShared, entries) +
+	return MAXALIGN(offsetof(StatsShared, entries) +
 					mul_size(max_entries(), sizeof(StatsEntry)));
 }
 
 static Size
-tracked_size(void)
+shared_size(void)
 {
 	return add_size(entries_size(), mul_size(max_entries(), sizeof(int64)));
 }
@@ -139,8 +137,7 @@ tracked_size(void)
 void
 stats_request_shmem(void)
 {
-	RequestAddinShmemSpace(sizeof(StatsShared));
-	RequestAddinShmemSpace(tracked_size());
+	RequestAddinShmemSpace(shared_size());
 	RequestAddinShmemSpace(hash_estimate_size(max_entries(),
 											  sizeof(IdEntry)));
 	RequestNamedLWLockTranche(ZK_TRANCHE, 1);
@@ -150,7 +147,7 @@ stats_request_shmem(void)
 static void
 add_to_others(const ZkLockStats *stats)
 {
-	StatsEntry *others = &tracked->entries[0];
+	StatsEntry *others = &shared->entries[0];
 	int64	   *sums = (int64 *) &others->stats.counts;
 	const int64 *counts = (const int64 *) &stats->counts;
 
@@ -170,9 +167,9 @@ find_room(void)
 {
 	int			least = 1;
 
-	if (tracked->used < max_entries())
-		return tracked->used++;
-	for (int i = 2; i < tracked->used; i++)
+	if (shared->used < max_entries())
+		return shared->used++;
+	for (int i = 2; i < shared->used; i++)
 		if (waits[i] < waits[least])
 			least = i;
 	return least;
@@ -194,7 +191,7 @@ add_entry(const ZkLockStats *stats)
 	if (entry)
 		return entry->entry;
 	number = find_room();
-	made = &tracked->entries[number];
+	made = &shared->entries[number];
 	SpinLockAcquire(&made->mutex);
 	old = made->stats;
 	made->stats = *stats;
@@ -216,9 +213,9 @@ static void
 clear_entries(void)
 {
 	LWLockAcquire(stats_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < tracked->used; i++)
+	for (int i = 0; i < shared->used; i++)
 	{
-		StatsEntry *entry = &tracked->entries[i];
+		StatsEntry *entry = &shared->entries[i];
 		uint64		id = entry->stats.id;
 
 		if (id != 0)
@@ -227,7 +224,7 @@ clear_entries(void)
 		memset(&entry->stats, 0, sizeof(entry->stats));
 		SpinLockRelease(&entry->mutex);
 	}
-	tracked->used = 1;
+	shared->used = 1;
 	LWLockRelease(stats_lock);
 }
 
@@ -250,7 +247,7 @@ load_entries(FILE *file)
 			return false;
 		COMP_CRC32C(crc, &stats, sizeof(stats));
 		if (i == 0)
-			tracked->entries[0].stats = stats;
+			shared->entries[0].stats = stats;
 		else
 			(void) add_entry(&stats);
 	}
@@ -288,14 +285,14 @@ read_file(void)
 static bool
 save_entries(FILE *file)
 {
-	StatsHeader header = {.format = STATS_FORMAT,.n = tracked->used};
+	StatsHeader header = {.format = STATS_FORMAT,.n = shared->used};
 	pg_crc32c	crc;
 
 	INIT_CRC32C(crc);
 	(void) fwrite(&header, sizeof(header), 1, file);
 	for (int i = 0; i < header.n; i++)
 	{
-		const ZkLockStats *stats = &tracked->entries[i].stats;
+		const ZkLockStats *stats = &shared->entries[i].stats;
 
 		COMP_CRC32C(crc, stats, sizeof(*stats));
 		(void) fwrite(stats, sizeof(*stats), 1, file);
@@ -312,7 +309,7 @@ write_file(int code, Datum arg pg_attribute_unused())
 	FILE	   *file;
 	bool		saved;
 
-	if (code != 0 || tracked == NULL || tracked->used == 1)
+	if (code != 0 || shared == NULL || shared->used == 1)
 		return;
 	file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
 	saved = file != NULL && save_entries(file);
@@ -329,21 +326,6 @@ write_file(int code, Datum arg pg_attribute_unused())
 	}
 }
 
-/* AddinShmemInitLock is held. */
-static void
-startup_counters(void)
-{
-	bool		found;
-
-	instance = ShmemInitStruct("zklock stats", sizeof(StatsShared), &found);
-	if (found)
-		return;
-	pg_atomic_init_u64(&instance->reset_at, (uint64) GetCurrentTimestamp());
-	pg_atomic_init_u64(&instance->claims_expired, 0);
-	for (int i = 0; i < COUNTS; i++)
-		pg_atomic_init_u64(&instance->counts[i], 0);
-}
-
 /*
  * stats_startup_shmem
  *		Create or attach to the counters; for the shmem_startup_hook.
@@ -358,22 +340,25 @@ stats_startup_shmem(void)
 	bool		found;
 
 	/* after a restart within the postmaster */
-	tracked = NULL;
+	shared = NULL;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	startup_counters();
-	tracked = ShmemInitStruct(ZK_TRANCHE, tracked_size(), &found);
-	waits = (int64 *) ((char *) tracked + entries_size());
+	shared = ShmemInitStruct(ZK_TRANCHE, shared_size(), &found);
+	waits = (int64 *) ((char *) shared + entries_size());
 	ids = ZkShmemInitHash("zklock lock stats ids", max_entries(),
 						  &info, HASH_ELEM | HASH_BLOBS);
 	stats_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
 	if (!found)
 	{
-		tracked->used = 1;
+		pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
+		pg_atomic_init_u64(&shared->claims_expired, 0);
+		for (int i = 0; i < COUNTS; i++)
+			pg_atomic_init_u64(&shared->counts[i], 0);
+		shared->used = 1;
 		for (int i = 0; i < max_entries(); i++)
 		{
-			memset(&tracked->entries[i], 0, sizeof(StatsEntry));
-			SpinLockInit(&tracked->entries[i].mutex);
+			memset(&shared->entries[i], 0, sizeof(StatsEntry));
+			SpinLockInit(&shared->entries[i].mutex);
 		}
 	}
 	LWLockRelease(AddinShmemInitLock);
@@ -402,7 +387,7 @@ lock_stats_id(const char *path)
 static StatsEntry *
 lock_entry(int number, uint64 id)
 {
-	StatsEntry *entry = &tracked->entries[number];
+	StatsEntry *entry = &shared->entries[number];
 
 	SpinLockAcquire(&entry->mutex);
 	if (entry->stats.id == id)
@@ -432,7 +417,7 @@ find_entry(uint64 id, const ZkKey *key)
 	LWLockAcquire(stats_lock, LW_SHARED);
 	found = hash_search(ids, &id, HASH_FIND, NULL);
 	*number = found ? found->entry : 0;
-	full = tracked->used == max_entries();
+	full = shared->used == max_entries();
 	LWLockRelease(stats_lock);
 	if (*number == 0 && key)
 	{
@@ -460,7 +445,7 @@ count(StatsEntry *entry, Size offset, int64 amount)
 {
 	if (amount == 0)
 		return;
-	pg_atomic_fetch_add_u64(&instance->counts[offset / sizeof(int64)], amount);
+	pg_atomic_fetch_add_u64(&shared->counts[offset / sizeof(int64)], amount);
 	if (entry)
 		*(int64 *) ((char *) &entry->stats.counts + offset) += amount;
 }
@@ -494,7 +479,7 @@ stats_take(uint64 id, const ZkKey *key, bool handed_off, bool retaken,
 		return;
 	entry->stats.counts.taken++;
 	entry->stats.max_wait = Max(entry->stats.max_wait, wait_us);
-	waits[entry - tracked->entries] = entry->stats.counts.wait_time;
+	waits[entry - shared->entries] = entry->stats.counts.wait_time;
 	SpinLockRelease(&entry->mutex);
 }
 
@@ -593,7 +578,7 @@ stats_revoke_wait(const ZkKey *key)
 void
 stats_expired_claim(void)
 {
-	pg_atomic_fetch_add_u64(&instance->claims_expired, 1);
+	pg_atomic_fetch_add_u64(&shared->claims_expired, 1);
 }
 
 /*
@@ -606,12 +591,12 @@ stats_read(ZkStats *stats)
 	ZkCounts   *counts = &stats->counts;
 
 	for (int i = 0; i < COUNTS; i++)
-		((int64 *) counts)[i] = (int64) pg_atomic_read_u64(&instance->counts[i]);
+		((int64 *) counts)[i] = (int64) pg_atomic_read_u64(&shared->counts[i]);
 	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
 		counts->taken += counts->wait_histogram[i];
 	stats->claims_expired =
-		(int64) pg_atomic_read_u64(&instance->claims_expired);
-	stats->reset_at = (TimestampTz) pg_atomic_read_u64(&instance->reset_at);
+		(int64) pg_atomic_read_u64(&shared->claims_expired);
+	stats->reset_at = (TimestampTz) pg_atomic_read_u64(&shared->reset_at);
 }
 
 /*
@@ -628,9 +613,9 @@ lock_stats_read(int *n)
 
 	*n = 0;
 	LWLockAcquire(stats_lock, LW_SHARED);
-	for (int i = tracked->used - 1; i >= 0; i--)
+	for (int i = shared->used - 1; i >= 0; i--)
 	{
-		StatsEntry *entry = &tracked->entries[i];
+		StatsEntry *entry = &shared->entries[i];
 
 		SpinLockAcquire(&entry->mutex);
 		copy[*n] = entry->stats;
@@ -649,8 +634,8 @@ void
 stats_reset(void)
 {
 	for (int i = 0; i < COUNTS; i++)
-		pg_atomic_write_u64(&instance->counts[i], 0);
-	pg_atomic_write_u64(&instance->claims_expired, 0);
-	pg_atomic_write_u64(&instance->reset_at, (uint64) GetCurrentTimestamp());
+		pg_atomic_write_u64(&shared->counts[i], 0);
+	pg_atomic_write_u64(&shared->claims_expired, 0);
+	pg_atomic_write_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
 	clear_entries();
 }

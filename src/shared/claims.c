@@ -118,9 +118,6 @@ static ClaimsShared *claims = NULL;
 static int *chains = NULL;		/* the first entry of each, or -1 */
 static LWLock *claims_lock = NULL;
 
-/* Losses of claims that claims_end_due() has dealt with. */
-static uint32 losses_seen = 0;
-
 static int
 chains_max(void)
 {
@@ -755,7 +752,7 @@ claims_due_ms(void)
 {
 	int64		due_us = (int64) pg_atomic_read_u64(&claims->due);
 
-	if (procs_claim_losses() != losses_seen)
+	if (claims_may_be_lost)
 		return 1;
 	if (ZK_MUTATED(ZK_CLAIM_STAYS))
 		return 0;
@@ -803,7 +800,7 @@ claims_end_due(ZkEndedClaim *ended, int room)
 	int			n = 0;
 	int			i;
 
-	losses_seen = procs_claim_losses();
+	claims_may_be_lost = false;
 
 	/* a barrier: a claim that is not seen below finds it, and sets it again */
 	(void) pg_atomic_exchange_u64(&claims->due, PG_INT64_MAX);

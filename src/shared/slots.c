@@ -156,7 +156,6 @@ typedef struct ProcsShared
 	slock_t		lock;
 	int			nused;
 	int			nused_ever;		/* those from here on were never in use */
-	uint32		nclaim_losses;	/* see procs_claim_losses() */
 	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
 								 * since it is only ever set */
 	ZkProcLock *free;
@@ -169,6 +168,9 @@ static bool mail_is_due = false;	/* send_mail() is to wake the worker */
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
 static bool locked[ZK_PARTITIONS];	/* by slots_lock_of() or _all() */
+
+/* Of the worker; true at first, since the one before may have ended. */
+bool		claims_may_be_lost = true;
 
 /* Is this a superuser's session?  See procs_note_role(). */
 static bool of_superuser = false;
@@ -782,21 +784,6 @@ proc_cancel(const ZkProcLock *proc)
 }
 
 /*
- * procs_claim_losses
- *		How many claims have been lost, ever.
- */
-uint32
-procs_claim_losses(void)
-{
-	uint32		n;
-
-	SpinLockAcquire(&pool->lock);
-	n = pool->nclaim_losses;
-	SpinLockRelease(&pool->lock);
-	return n;
-}
-
-/*
  * slot_mail
  *		Put the slot into the worker's mail; the partition lock is held
  *		exclusively.  The worker is woken when the lock is released.
@@ -932,11 +919,7 @@ proc_lose(ZkProcLock *proc)
 {
 	proc->lost = true;
 	if (proc->is_claim)
-	{
-		SpinLockAcquire(&pool->lock);
-		pool->nclaim_losses++;
-		SpinLockRelease(&pool->lock);
-	}
+		claims_may_be_lost = true;
 	else if (!proc->committing && !proc->provisional)
 		(void) signal_backend(proc, proc->terminates &&
 							  !ZK_MUTATED(ZK_LOSS_CANCELS) ?

@@ -131,8 +131,9 @@ extern ZkProcLock *proc_at(int i);
 extern ZkProcLock *proc_new(const ZkProcLock *wish);
 extern void proc_free(ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
-extern uint32 procs_claim_losses(void);
 
+/* claims of which the worker has not seen yet that they are lost */
+extern bool claims_may_be_lost;
 
 /* in take.c: holders; the partition lock is held exclusively */
 extern void slot_add_proc(ZkProcLock *proc);

@@ -27,6 +27,7 @@
 #include "shared/stats.h"
 #include "shared/test_build.h"
 #include "storage/ipc.h"
+#include "storage/lwlock.h"
 #include "worker/worker.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -76,12 +77,14 @@ zk_shmem_startup(void)
 {
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	session_info_startup_shmem();
 	slots_startup_shmem();
 	claims_startup_shmem();
 	reads_startup_shmem();
 	stats_startup_shmem();
 	deadlocks_startup_shmem();
+	LWLockRelease(AddinShmemInitLock);
 }
 
 /* Memory for core/ cannot be allocated. */

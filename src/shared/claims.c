@@ -150,14 +150,13 @@ claims_request_shmem(void)
 
 /*
  * claims_startup_shmem
- *		Create or attach to the claims; for the shmem_startup_hook.
+ *		Create or attach to the claims; AddinShmemInitLock is held.
  */
 void
 claims_startup_shmem(void)
 {
 	bool		found;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	claims = ShmemInitStruct("zklock claims", shared_size(), &found);
 	if (!found)
 	{
@@ -177,7 +176,6 @@ claims_startup_shmem(void)
 		for (int i = 0; i < chains_max(); i++)
 			chains[i] = -1;
 	claims_lock = &GetNamedLWLockTranche(CLAIMS_TRANCHE)->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /*

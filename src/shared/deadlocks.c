@@ -75,19 +75,17 @@ deadlocks_request_shmem(void)
 
 /*
  * deadlocks_startup_shmem
- *		Create or attach to the deadlocks; for the shmem_startup_hook.
+ *		Create or attach to the deadlocks; AddinShmemInitLock is held.
  */
 void
 deadlocks_startup_shmem(void)
 {
 	bool		found;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, sizeof(DeadlocksShared), &found);
 	if (!found)
 		memset(shared, 0, sizeof(DeadlocksShared));
 	deadlocks_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /* Append a member; false if it does not fit. */

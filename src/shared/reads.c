@@ -89,14 +89,13 @@ reads_request_shmem(void)
 
 /*
  * reads_startup_shmem
- *		Create or attach to the boxes; for the shmem_startup_hook.
+ *		Create or attach to the boxes; AddinShmemInitLock is held.
  */
 void
 reads_startup_shmem(void)
 {
 	bool		found;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	zk_boxes = ShmemInitStruct(ZK_TRANCHE, sizeof(ZkBoxes), &found);
 	if (!found)
 	{
@@ -107,7 +106,6 @@ reads_startup_shmem(void)
 			ConditionVariableInit(&zk_boxes->boxes[i].cv);
 	}
 	boxes_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /* Change a box's state; the lock is held exclusively. */

@@ -103,14 +103,13 @@ session_info_request_shmem(void)
 
 /*
  * session_info_startup_shmem
- *		Create or attach to the session's state; for the shmem_startup_hook.
+ *		Create or attach to the session's state; AddinShmemInitLock is held.
  */
 void
 session_info_startup_shmem(void)
 {
 	bool		found;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, sizeof(SessionShared), &found);
 	if (!found)
 	{
@@ -130,7 +129,6 @@ session_info_startup_shmem(void)
 		SpinLockInit(&shared->latch_lock);
 	}
 	session_lock = &GetNamedLWLockTranche(ZK_TRANCHE)->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /*

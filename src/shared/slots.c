@@ -227,8 +227,8 @@ startup_procs(void)
 
 /*
  * slots_startup_shmem
- *		Create or attach to the slots and what they stand on; for the
- *		shmem_startup_hook.
+ *		Create or attach to the slots and what they stand on;
+ *		AddinShmemInitLock is held.
  */
 void
 slots_startup_shmem(void)
@@ -237,7 +237,6 @@ slots_startup_shmem(void)
 	HASHCTL		ctl;
 	int			flags;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	keys_startup_shmem();
 	startup_procs();
 	shared = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
@@ -255,7 +254,6 @@ slots_startup_shmem(void)
 	slots = ZkShmemInitHash("zklock slots", zklock_max_locks, &ctl,
 							flags | HASH_PARTITION | HASH_FIXED_SIZE);
 	locks = GetNamedLWLockTranche(ZK_TRANCHE);
-	LWLockRelease(AddinShmemInitLock);
 }
 
 /*

@@ -328,7 +328,7 @@ write_file(int code, Datum arg pg_attribute_unused())
 
 /*
  * stats_startup_shmem
- *		Create or attach to the counters; for the shmem_startup_hook.
+ *		Create or attach to the counters; AddinShmemInitLock is held.
  */
 void
 stats_startup_shmem(void)
@@ -342,7 +342,6 @@ stats_startup_shmem(void)
 	/* after a restart within the postmaster */
 	shared = NULL;
 
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	shared = ShmemInitStruct(ZK_TRANCHE, shared_size(), &found);
 	waits = (int64 *) ((char *) shared + entries_size());
 	ids = ZkShmemInitHash("zklock lock stats ids", max_entries(),
@@ -361,7 +360,6 @@ stats_startup_shmem(void)
 			SpinLockInit(&shared->entries[i].mutex);
 		}
 	}
-	LWLockRelease(AddinShmemInitLock);
 
 	if (IsUnderPostmaster)
 		return;

@@ -84,12 +84,14 @@ begin_process(bool worker)
 	reads_request_shmem();
 	stats_request_shmem();
 	deadlocks_request_shmem();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	session_info_startup_shmem();
 	slots_startup_shmem();
 	claims_startup_shmem();
 	reads_startup_shmem();
 	stats_startup_shmem();
 	deadlocks_startup_shmem();
+	LWLockRelease(AddinShmemInitLock);
 }
 
 static void

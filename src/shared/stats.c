@@ -309,7 +309,7 @@ write_file(int code, Datum arg pg_attribute_unused())
 	FILE	   *file;
 	bool		saved;
 
-	if (code != 0 || shared == NULL || shared->used == 1)
+	if (code != 0 || shared->used == 1)
 		return;
 	file = AllocateFile(STATS_FILE ".tmp", PG_BINARY_W);
 	saved = file != NULL && save_entries(file);
@@ -338,9 +338,6 @@ stats_startup_shmem(void)
 		.entrysize = sizeof(IdEntry)
 	};
 	bool		found;
-
-	/* after a restart within the postmaster */
-	shared = NULL;
 
 	shared = ShmemInitStruct(ZK_TRANCHE, shared_size(), &found);
 	waits = (int64 *) ((char *) shared + entries_size());

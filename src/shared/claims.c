@@ -39,7 +39,7 @@
  * they who use the claim already.
  *
  * Locking protocol.  The entries are found by their secrets, in a hash table
- * of chains.  LWLock "lock" guards the chains, the free list, and "state",
+ * of chains.  LWLock "lock" guards the chains, the free list, and "used",
  * "next", "secret", "procno" and "role" of the entries; it is taken inside
  * partition locks.  The other fields are guarded by the partition lock of the
  * slot, while the entry is LIVE; before that by "lock".  An entry becomes
@@ -79,21 +79,14 @@
 
 #define CLAIMS_TRANCHE	"zklock claims"
 
-typedef enum EntryState
-{
-	ENTRY_FREE,
-	ENTRY_RESERVED,
-	ENTRY_LIVE
-} EntryState;
-
 typedef struct ClaimEntry
 {
-	EntryState	state;
+	bool		used;			/* RESERVED or LIVE; else in the free list */
 	int			next;			/* of the chain or the free list, or -1 */
 	int			procno;			/* RESERVED: of the backend's PGPROC */
 	Oid			role;			/* that the backend had logged in as */
 	uint8		secret[CLAIM_SECRET_BYTES];
-	ZkProcLock *proc;			/* LIVE: the claim's hold; else NULL */
+	ZkProcLock *proc;			/* the claim's hold; NULL: not LIVE */
 	int64		ttl_us;
 	int64		began_us;		/* as of zk_now_us(), as what follows */
 	int64		renewed_us;
@@ -266,8 +259,7 @@ has_room(Oid role, int most)
 	if (claims->free < 0 || most >= zklock_max_claims)
 		return claims->free >= 0;
 	for (int i = 0; i < zklock_max_claims; i++)
-		if (claims->entries[i].state != ENTRY_FREE &&
-			claims->entries[i].role == role)
+		if (claims->entries[i].used && claims->entries[i].role == role)
 			n++;
 	return n < most;
 }
@@ -308,7 +300,7 @@ claim_reserve(const ClaimToken *token, int64 ttl_us, Oid role, int most)
 		int		   *chain = chain_of(token->secret);
 
 		claims->free = entry->next;
-		entry->state = ENTRY_RESERVED;
+		entry->used = true;
 		entry->procno = ZkMyProcNumber;
 		entry->role = role;
 		memcpy(entry->secret, token->secret, CLAIM_SECRET_BYTES);
@@ -330,7 +322,7 @@ void
 claim_cancel(int number)
 {
 	LWLockAcquire(claims_lock, LW_EXCLUSIVE);
-	Assert(claims->entries[number].state == ENTRY_RESERVED);
+	Assert(claims->entries[number].proc == NULL);
 	free_entry(&claims->entries[number]);
 	LWLockRelease(claims_lock);
 }
@@ -356,7 +348,6 @@ claim_begin(int number, ZkProcLock *proc, int64 now)
 		free_entry(entry);
 	else
 	{
-		entry->state = ENTRY_LIVE;
 		entry->proc = proc;
 		entry->began_us = entry->renewed_us = now;
 		entry->end_us = due_us = claim_end_us(now, entry->ttl_us);
@@ -549,9 +540,9 @@ lock_live(const ClaimToken *token, LWLockMode mode, int64 *now,
 	*number = -1;
 	LWLockAcquire(claims_lock, LW_SHARED);
 	*entry = find(token->secret);
-	if (*entry != NULL && (*entry)->state == ENTRY_LIVE)
+	if (*entry != NULL)
 		proc = (*entry)->proc;
-	else if (*entry != NULL && (*entry)->procno == ZkMyProcNumber)
+	if (*entry != NULL && proc == NULL && (*entry)->procno == ZkMyProcNumber)
 		*number = *entry - claims->entries;
 	LWLockRelease(claims_lock);
 	slot = proc ? proc_lock_slot(proc, mode) : NULL;

@@ -419,27 +419,12 @@ slot_set_contended(ZkSlot *slot)
 					   slot_has_taker(slot), slot->nwanting,
 					   zk_now_us()) == TURN_GIVE_UP)
 	{
-		slot->revoked = was_retained;
+		slot->contender.use.revoked = was_retained;
 		slot_event(slot, SLOT_GIVEN_UP);
 	}
 	in_use = slot->state == ZK_SLOT_IDLE || slot->state == ZK_SLOT_HELD;
 	slot_unlock(slot);
 	return in_use;
-}
-
-/*
- * slot_read_use
- *		How have backends used what the instance owns by the contender, which
- *		is being given up?
- */
-void
-slot_read_use(ZkSlot *slot, ZkSlotUse *use)
-{
-	slot_lock(slot, LW_SHARED);
-	use->dropped_at = slot->dropped_at;
-	use->retaken = slot->retaken;
-	use->revoked = slot->revoked;
-	slot_unlock(slot);
 }
 
 /*

@@ -50,7 +50,6 @@ extern void slot_set_retain_ms(ZkSlot *slot, int32 retain_ms);
 extern void slot_set_stuck(ZkSlot *slot);
 extern void slot_set_disconnected(ZkSlot *slot);
 extern bool slot_set_contended(ZkSlot *slot);
-extern void slot_read_use(ZkSlot *slot, ZkSlotUse *use);
 extern bool slot_set_no_token(ZkSlot *slot, ZkRefusal refusal);
 extern void slot_set_refused(ZkSlot *slot, ZkRefusal refusal,
 							 int permits_found);

@@ -977,9 +977,6 @@ static void
 end_contender(ZkSlot *slot)
 {
 	memset(&slot->contender, 0, sizeof(slot->contender));
-	slot->dropped_at = 0;
-	slot->retaken = 0;
-	slot->revoked = false;
 	slot->token = 0;
 	slot->token_refusal = ZK_REFUSAL_NONE;
 	slot->check_start = 0;

@@ -35,6 +35,17 @@ typedef enum ZkSlotState
 	ZK_SLOT_RELEASING			/* being given up; nobody may take it */
 } ZkSlotState;
 
+/* How backends have used what the instance owned by a contender. */
+typedef struct ZkSlotUse
+{
+	int64		dropped_at;		/* when the last holder gave it back, as of
+								 * zk_now_us() */
+	uint16		retaken;		/* takes that found it retained, or the most
+								 * that there is room for */
+	bool		revoked;		/* given up while it was, since others had
+								 * come */
+} ZkSlotUse;
+
 /* What the worker keeps in ZooKeeper for a slot, or is asked to keep. */
 typedef struct ZkContender
 {
@@ -51,18 +62,8 @@ typedef struct ZkContender
 								 * UUID and another number */
 	bool		for_any:1;		/* asked for by a backend that wants any of
 								 * several locks */
+	ZkSlotUse	use;
 } ZkContender;
-
-/* How backends have used what the instance owned by a contender. */
-typedef struct ZkSlotUse
-{
-	int64		dropped_at;		/* when the last holder gave it back, as of
-								 * zk_now_us() */
-	uint16		retaken;		/* takes that found it retained, or the most
-								 * that there is room for */
-	bool		revoked;		/* given up while it was, since others had
-								 * come */
-} ZkSlotUse;
 
 /* The most generations that slots_collect_ends() returns. */
 #define SLOTS_MAX_ENDS		256

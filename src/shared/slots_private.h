@@ -50,9 +50,6 @@ struct ZkSlot
 	bool		check_wanted:1; /* a reader asks for ZK_MAIL_WATCH_QUEUE */
 	bool		writer_behind:1;	/* a writer was behind our readers */
 	bool		has_victim:1;	/* a waiter may have a "victim_of" */
-	bool		revoked:1;		/* with what follows: see ZkSlotUse */
-	uint16		retaken;
-	int64		dropped_at;
 	int			asked_permits;	/* permits of the semaphore asked for, or 0 */
 	int			asker_pid;		/* of the latest backend that asked */
 	int			permits_found;	/* of ZK_REFUSAL_PERMITS */

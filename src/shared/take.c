@@ -318,8 +318,8 @@ take(ZkProcLock *proc, int64 now)
 	slot->asked = false;
 	proc->retaken = slot->state == ZK_SLOT_IDLE &&
 		slot->turn.idle == TURN_RETAINED;
-	if (proc->retaken && slot->retaken < PG_UINT16_MAX)
-		slot->retaken++;
+	if (proc->retaken && slot->contender.use.retaken < PG_UINT16_MAX)
+		slot->contender.use.retaken++;
 	slot->nwanting--;
 	slot->nholding++;
 	if (proc->alternatives > 0)
@@ -887,7 +887,7 @@ leave_slot(ZkSlot *slot, int64 now)
 		return false;
 	}
 	input = turn_input(slot, now);
-	slot->dropped_at = now;
+	slot->contender.use.dropped_at = now;
 	decision = turn_dropped(&slot->turn, &input);
 	if (decision == TURN_GIVE_UP)
 	{

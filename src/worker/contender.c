@@ -1167,16 +1167,16 @@ requeue(Contender *contender)
 static void
 learn(const Contender *contender)
 {
-	ZkSlotUse	use;
+	ZkContender known;
 
 	if (contender->permit)
 		return;
-	slot_read_use(contender->slot, &use);
-	if (use.revoked && !status_is_ending())
+	(void) slot_read_contender(contender->slot, &known);
+	if (known.use.revoked && !status_is_ending())
 		stats_revoked(slot_key(contender->slot));
-	if (use.dropped_at != 0)
+	if (known.use.dropped_at != 0)
 		habits_dropped(contender->directory, contender->recipe->kind,
-					   contender->recipe->sequence, &use);
+					   contender->recipe->sequence, &known.use);
 }
 
 /* Resume its recipe or permit. */

@@ -354,9 +354,8 @@ problem_code(const char *problem, int otherwise)
  * The check hook of a setting: refuse a value that has a problem, or accept it
  * with a warning if PostgreSQL would replace it by the default.
  *
- * It does so with values from the configuration when the library is loaded,
- * and with those of a role or database when a session begins.  A parallel
- * worker must take its leader's value, which the leader has warned of.
+ * A parallel worker must take its leader's value, which the leader has warned
+ * of.
  */
 static bool
 check(Checked setting, const char *value, GucSource source)

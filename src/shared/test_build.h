@@ -3,11 +3,8 @@
  * test_build.h
  *		Ways to break the locks on purpose, in builds for tests only.
  *
- * zklock.mutation selects a mutation, zklock.fail_at raises an error where one
- * is rare, zklock.path_bytes makes a few locks fill the session, zklock.look_again keeps contenders with a watch from looking,
- * zklock.no_lease ends the lease, and the other two stop a process.  They are
- * settings of builds with ZKLOCK_TEST_BUILD; other builds have neither the
- * settings nor the code.
+ * They are settings of builds with ZKLOCK_TEST_BUILD, which test_build.c
+ * describes; other builds have neither the settings nor the code.
  *
  * Copyright (c) 2026, zklock developers
  *

@@ -158,7 +158,7 @@ typedef struct ProcsShared
 	int			nused_ever;		/* those from here on were never in use */
 	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
 								 * since it is only ever set */
-	ZkProcLock *free;
+	ZkProcLock *free;			/* of those that were */
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
 } ProcsShared;
 
@@ -219,9 +219,6 @@ startup_procs(void)
 	{
 		memset(pool, 0, procs_size());
 		SpinLockInit(&pool->lock);
-		for (int i = 0; i < procs_max() - 1; i++)
-			pool->procs[i].next = &pool->procs[i + 1];
-		pool->free = &pool->procs[0];
 	}
 }
 
@@ -714,12 +711,11 @@ proc_new(const ZkProcLock *wish)
 	SpinLockAcquire(&pool->lock);
 	proc = pool->free;
 	if (proc)
-	{
 		pool->free = proc->next;
+	else if (pool->nused_ever < procs_max())
+		proc = &pool->procs[pool->nused_ever++];
+	if (proc)
 		pool->nused++;
-		pool->nused_ever = Max(pool->nused_ever,
-							   (int) (proc - pool->procs) + 1);
-	}
 	SpinLockRelease(&pool->lock);
 	if (proc)
 	{

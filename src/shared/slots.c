@@ -136,7 +136,7 @@
 #define ZK_TRANCHE		"zklock"
 #define ZK_PARTITIONS	64
 
-/* What all slots share, and the worker's mail. */
+/* What all slots share, the worker's mail, and what backends want or hold. */
 typedef struct SlotsShared
 {
 	pg_atomic_uint32 nslots;	/* entries of the hash table, exactly */
@@ -148,22 +148,17 @@ typedef struct SlotsShared
 	ZkSlot	   *mail;			/* a chain, the latest first */
 	int			nends;			/* or one more: there was no room for all */
 	int64		ends[SLOTS_MAX_ENDS];	/* see slot_end_watch() */
-} SlotsShared;
 
-/* What backends want or hold. */
-typedef struct ProcsShared
-{
-	slock_t		lock;
+	slock_t		procs_lock;		/* of what follows */
 	int			nused;
 	int			nused_ever;		/* those from here on were never in use */
 	bool		remote_seen;	/* see procs_remote_seen(); without the lock,
 								 * since it is only ever set */
 	ZkProcLock *free;			/* of those that were */
 	ZkProcLock	procs[FLEXIBLE_ARRAY_MEMBER];	/* procs_max() of them */
-} ProcsShared;
+} SlotsShared;
 
 static SlotsShared *shared = NULL;
-static ProcsShared *pool = NULL;
 static bool mail_is_due = false;	/* send_mail() is to wake the worker */
 static HTAB *slots = NULL;
 static LWLockPadded *locks = NULL;
@@ -187,9 +182,9 @@ procs_max(void)
 }
 
 static Size
-procs_size(void)
+shared_size(void)
 {
-	return offsetof(ProcsShared, procs) +
+	return offsetof(SlotsShared, procs) +
 		mul_size(procs_max(), sizeof(ZkProcLock));
 }
 
@@ -200,26 +195,11 @@ procs_size(void)
 void
 slots_request_shmem(void)
 {
-	RequestAddinShmemSpace(sizeof(SlotsShared));
+	RequestAddinShmemSpace(shared_size());
 	RequestAddinShmemSpace(hash_estimate_size(zklock_max_locks,
 											  sizeof(ZkSlot)));
 	RequestNamedLWLockTranche(ZK_TRANCHE, ZK_PARTITIONS);
 	keys_request_shmem();
-	RequestAddinShmemSpace(procs_size());
-}
-
-/* AddinShmemInitLock is held. */
-static void
-startup_procs(void)
-{
-	bool		found;
-
-	pool = ShmemInitStruct("zklock procs", procs_size(), &found);
-	if (!found)
-	{
-		memset(pool, 0, procs_size());
-		SpinLockInit(&pool->lock);
-	}
 }
 
 /*
@@ -235,15 +215,15 @@ slots_startup_shmem(void)
 	int			flags;
 
 	keys_startup_shmem();
-	startup_procs();
-	shared = ShmemInitStruct("zklock", sizeof(SlotsShared), &found);
+	shared = ShmemInitStruct("zklock", shared_size(), &found);
 	if (!found)
 	{
-		memset(shared, 0, sizeof(SlotsShared));
+		memset(shared, 0, shared_size());
 		pg_atomic_init_u32(&shared->nslots, 0);
 		pg_atomic_init_u32(&shared->release_time, 0);
 		ConditionVariableInit(&shared->room);
 		SpinLockInit(&shared->mail_lock);
+		SpinLockInit(&shared->procs_lock);
 	}
 
 	flags = key_hash_ctl(&ctl, sizeof(ZkSlot));
@@ -648,9 +628,9 @@ procs_in_use(void)
 {
 	int			n;
 
-	SpinLockAcquire(&pool->lock);
-	n = pool->nused;
-	SpinLockRelease(&pool->lock);
+	SpinLockAcquire(&shared->procs_lock);
+	n = shared->nused;
+	SpinLockRelease(&shared->procs_lock);
 	return n;
 }
 
@@ -663,9 +643,9 @@ procs_used(void)
 {
 	int			n;
 
-	SpinLockAcquire(&pool->lock);
-	n = pool->nused_ever;
-	SpinLockRelease(&pool->lock);
+	SpinLockAcquire(&shared->procs_lock);
+	n = shared->nused_ever;
+	SpinLockRelease(&shared->procs_lock);
 	return n;
 }
 
@@ -677,7 +657,7 @@ procs_used(void)
 ZkProcLock *
 proc_at(int i)
 {
-	return &pool->procs[i];
+	return &shared->procs[i];
 }
 
 /*
@@ -705,18 +685,18 @@ proc_new(const ZkProcLock *wish)
 	ZkProcLock *proc;
 	RemoteSession origin;
 
-	if (!pool->remote_seen &&
+	if (!shared->remote_seen &&
 		remote_of_application(application_name, &origin))
-		pool->remote_seen = true;
-	SpinLockAcquire(&pool->lock);
-	proc = pool->free;
+		shared->remote_seen = true;
+	SpinLockAcquire(&shared->procs_lock);
+	proc = shared->free;
 	if (proc)
-		pool->free = proc->next;
-	else if (pool->nused_ever < procs_max())
-		proc = &pool->procs[pool->nused_ever++];
+		shared->free = proc->next;
+	else if (shared->nused_ever < procs_max())
+		proc = &shared->procs[shared->nused_ever++];
 	if (proc)
-		pool->nused++;
-	SpinLockRelease(&pool->lock);
+		shared->nused++;
+	SpinLockRelease(&shared->procs_lock);
 	if (proc)
 	{
 		*proc = *wish;
@@ -735,7 +715,7 @@ proc_new(const ZkProcLock *wish)
 bool
 procs_remote_seen(void)
 {
-	return pool->remote_seen;
+	return shared->remote_seen;
 }
 
 /*
@@ -745,11 +725,11 @@ procs_remote_seen(void)
 void
 proc_free(ZkProcLock *proc)
 {
-	SpinLockAcquire(&pool->lock);
-	proc->next = pool->free;
-	pool->free = proc;
-	pool->nused--;
-	SpinLockRelease(&pool->lock);
+	SpinLockAcquire(&shared->procs_lock);
+	proc->next = shared->free;
+	shared->free = proc;
+	shared->nused--;
+	SpinLockRelease(&shared->procs_lock);
 }
 
 /* Cancel a backend's statement, or end it; the partition lock is held. */

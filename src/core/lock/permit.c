@@ -197,10 +197,7 @@ send_ops(Permit *permit, PermitPart part, const RecipeOutput *from,
 
 		if (is_lock && permit_is_wanted(permit) &&
 			(op.kind == REQUEST_CHILDREN || op.kind == REQUEST_SEARCH))
-		{
-			permit->queued = permit->unsure = false;
 			send_op(out, op.kind, PERMITS, NULL, 0);
-		}
 		if (!is_lock && op.kind == REQUEST_CREATE && permit->differs)
 			set_agreement(permit, out);
 		if (!is_lock &&
@@ -215,19 +212,25 @@ send_ops(Permit *permit, PermitPart part, const RecipeOutput *from,
 		get_agreement(permit, out);
 }
 
+/* Do others and those ahead in the queue leave no permit for us? */
+static bool
+none_is_left(const Permit *permit)
+{
+	return permit->others + permit->lock.blockers > permit->permits;
+}
+
 /*
  * A recipe is queued: can no permit be free for us?  If that is not certain,
- * list the permits once more: is it certain that one will be?
+ * list the permits once more: is it certain that one will be?  A place behind
+ * others is reported when the number is agreed.
  */
 static void
 note_queued(Permit *permit, PermitPart part, RecipeOutput *out)
 {
-	const Recipe *lock = &permit->lock;
-
-	permit->queued = part == PERMIT_PLACE || lock->state == RECIPE_LATE ||
-		permit->others + lock->blockers > permit->permits;
-	permit->unsure = !permit->queued;
-	if (permit->unsure)
+	if (part == PERMIT_PLACE ? permit->agreed :
+		permit->lock.state == RECIPE_LATE || none_is_left(permit))
+		out->report |= RECIPE_REPORT_QUEUED;
+	else if (part == PERMIT_LOCK)
 		send_op(out, REQUEST_CHILDREN, PERMITS, NULL, 0);
 }
 
@@ -256,7 +259,7 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 		out->left = from->left;
 		out->path = is_lock ? LOCKS : PERMITS;
 	}
-	if (from->report & RECIPE_REPORT_QUEUED)
+	if ((from->report & RECIPE_REPORT_QUEUED) && permit_is_wanted(permit))
 		note_queued(permit, part, out);
 
 	if (permit_is_wanted(permit) &&
@@ -288,7 +291,6 @@ want(Permit *permit, bool dir_known, RecipeOutput *out)
 	RecipeOutput from;
 
 	permit->state = queueing ? PERMIT_QUEUEING : PERMIT_TAKING;
-	permit->queued &= queueing; /* it was behind others in the queue */
 	recipe_want(queueing ? &permit->lock : &permit->place, permit->uuid,
 				queueing ? ZNODE_MUTEX : ZNODE_PERMIT, queueing || dir_known,
 				false, &from);
@@ -345,12 +347,6 @@ go_on(Permit *permit, RecipeOutput *out)
 			 place != RECIPE_CANCELING && place != RECIPE_ABANDONING)
 		step_recipe(permit, PERMIT_LOCK, RECIPE_RELEASE, NULL, out);
 
-	if (permit->queued && (permit->state == PERMIT_QUEUEING ||
-						   (permit->state == PERMIT_TAKING && permit->agreed)))
-	{
-		permit->queued = false;
-		out->report |= RECIPE_REPORT_QUEUED;
-	}
 	if (permit->state == PERMIT_LEAVING &&
 		permit->lock.state == RECIPE_NONE && place == RECIPE_NONE)
 	{
@@ -421,10 +417,17 @@ on_agreement(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 		get_agreement(permit, out);
 	}
 	else
+	{
 		permit->agreed = true;
+		if (permit->place.state == RECIPE_WATCHING)
+			out->report |= RECIPE_REPORT_QUEUED;
+	}
 }
 
-/* The permits have been listed, ahead of the lock's queue or behind it. */
+/*
+ * The permits have been listed, ahead of the lock's queue or behind it.  Behind
+ * it is where the lock waits: else there is nothing to read again.
+ */
 static void
 on_permits_listed(Permit *permit, const RequestAnswer *answer,
 				  RecipeOutput *out)
@@ -434,9 +437,7 @@ on_permits_listed(Permit *permit, const RequestAnswer *answer,
 	if (answer->result == REQUEST_REFUSED)
 		fail(permit, out, 0, answer->error);
 	permit->others = count_others(permit, answer);
-	if (permit->unsure && (answer->result == REQUEST_UNKNOWN ||
-						   permit->others + permit->lock.blockers >
-						   permit->permits))
+	if (answer->result == REQUEST_UNKNOWN || none_is_left(permit))
 		step_recipe(permit, PERMIT_LOCK, RECIPE_READ_QUEUE, NULL, out);
 }
 
@@ -507,7 +508,6 @@ begin(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 	memcpy(permit->uuid, uuid, ZNODE_UUID_BYTES);
 	permit->permits = permit->place.permits = permits;
 	note_write_permits(permit->agreement, permits);
-	permit->queued = permit->unsure = false;
 }
 
 /*

@@ -59,9 +59,6 @@ typedef struct Permit
 								 * set ahead of our node's create */
 	bool		agreed;			/* TAKING: our number was read behind our
 								 * node's create */
-	bool		queued;			/* to be reported */
-	bool		unsure;			/* QUEUEING: whether we will have to wait for
-								 * a permit */
 } Permit;
 
 extern void permit_free(Permit *permit);

@@ -431,13 +431,11 @@ static const Script scripts[] = {
 		{"release", "", PERMIT_LEAVING, 0},
 		{"search/leases ok", "", PERMIT_LEAVING, 0}}},
 	{"resumed as owned", {
-		{"resume owned", "stat/leases search/locks", PERMIT_OWNER,
-		RECIPE_REPORT_CREATED},
+		{"resume owned", "stat/leases search/locks", PERMIT_OWNER, 0},
 		{"stat/leases ok", "", PERMIT_OWNER, RECIPE_REPORT_TOKEN},
 		{"search/locks us", "delete/locks", PERMIT_OWNER, 0}}},
 	{"resumed as owned, and it is not there", {
-		{"resume owned", "stat/leases search/locks", PERMIT_OWNER,
-		RECIPE_REPORT_CREATED},
+		{"resume owned", "stat/leases search/locks", PERMIT_OWNER, 0},
 		{"stat/leases none", "", PERMIT_LEAVING, LOST},
 		{"search/locks ok", "", PERMIT_NONE, GONE}}},
 	{"resumed as releasing", {

@@ -241,14 +241,12 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 {
 	bool		is_lock = part == PERMIT_LOCK;
 	unsigned	reported = RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
-		RECIPE_REPORT_LEFT;
+		RECIPE_REPORT_LEFT | RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE;
 
 	send_ops(permit, part, from, out);
-	if (is_lock)
-		reported |= RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE;
-	else if (permit->state == PERMIT_OWNER)
-		reported |= RECIPE_REPORT_CREATED | RECIPE_REPORT_TOKEN |
-			RECIPE_REPORT_REVOKED | RECIPE_REPORT_LOST;
+	if (permit->state == PERMIT_OWNER)
+		reported |= RECIPE_REPORT_TOKEN | RECIPE_REPORT_REVOKED |
+			RECIPE_REPORT_LOST;
 	reported &= from->report;
 	if (reported != 0)
 	{

@@ -949,7 +949,7 @@ report_step(Contender *contender, const RecipeOutput *out)
 	note_queue(contender, report);
 	schedule_check(contender,
 				   slot_report(contender->slot, report, recipe->sequence,
-							   out->token));
+							   recipe->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
 	if (recipe->state == RECIPE_LATE && recipe->aside)

@@ -656,7 +656,7 @@ play(Bench *bench, const Step *step)
 						 bench->permit.lock.node);
 	}
 	if (out.report & RECIPE_REPORT_TOKEN)
-		assert_true(out.token == TOKEN);
+		assert_true(bench->permit.place.token == TOKEN);
 	model_check_recipe(&bench->permit.lock);
 	model_check_recipe(&bench->permit.place);
 }

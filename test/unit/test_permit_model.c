@@ -497,7 +497,7 @@ take_news(Client *client, Backend *backend, const RecipeOutput *out)
 
 		model_check(backend->owner, "only an owner has a token");
 		model_check(!client->session.alive || scene->vandals ||
-					(node >= 0 && model->nodes[node].czxid == out->token),
+					(node >= 0 && model->nodes[node].czxid == permit->place.token),
 					"the token is the permit's czxid");
 		backend->token = true;
 	}

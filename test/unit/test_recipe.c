@@ -1340,7 +1340,7 @@ check_line(Situation at, const Transition *line)
 							line->input == IN_REQUEUE_BEHIND ? ORPHAN(7) :
 							OURS);
 	if (out.report & RECIPE_REPORT_TOKEN)
-		assert_true(out.token == TOKEN);
+		assert_true(recipe.token == TOKEN);
 	if ((out.report & RECIPE_REPORT_QUEUED) && recipe.state != RECIPE_LATE)
 		assert_int_equal(recipe.blockers, line->input == IN_THIRD ||
 						 at == AT_READING_LATE ? 2 : 1);
@@ -1878,7 +1878,7 @@ test_token_comes_with_create(void **state)
 	give(&recipe, IN_ALONE, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
 	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_TOKEN);
-	assert_int_equal(out.token, 77);
+	assert_int_equal(recipe.token, 77);
 	assert_string_equal(describe_ops(&out), "");
 
 	/* what is stat'ed later, because the watch misses it, is our own node */
@@ -1908,7 +1908,7 @@ test_node_is_looked_at_after_waiting(void **state)
 		assert_int_equal(out.report, RECIPE_REPORT_QUEUED);
 		give(&recipe, IN_DELETED, &out);
 		assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_TOKEN);
-		assert_int_equal(out.token, 77);
+		assert_int_equal(recipe.token, 77);
 		assert_string_equal(describe_ops(&out), "stat");
 		assert_int_equal(out.ops[0].batch, 0);
 		give(&recipe, IN_STAT_NO_NODE, &out);
@@ -1949,7 +1949,7 @@ test_stat_of_batch(void **state)
 	assert_int_equal(out.ops[0].batch, 0);
 	give(&recipe, IN_STAT_OURS, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
-	assert_int_equal(out.token, TOKEN);
+	assert_int_equal(recipe.token, TOKEN);
 	recipe_free(&recipe);
 }
 
@@ -2407,7 +2407,7 @@ test_resume_and_go_on(void **state)
 				  &our_sequence, &out);
 	give(&recipe, IN_STAT_OURS, &out);
 	assert_int_equal(out.report, RECIPE_REPORT_TOKEN);
-	assert_true(out.token == TOKEN);
+	assert_true(recipe.token == TOKEN);
 	recipe_free(&recipe);
 
 	memset(&recipe, 0, sizeof(recipe));

@@ -617,7 +617,7 @@ take_grant(Client *client, const RecipeOutput *out)
 
 		model_check(client->owner, "only an owner has a token");
 		model_check(!client->session.alive || client->robbed ||
-					(node >= 0 && model->nodes[node].czxid == out->token),
+					(node >= 0 && model->nodes[node].czxid == recipe->token),
 					"the token is the node's czxid");
 		client->token = true;
 	}

@@ -252,7 +252,6 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 	{
 		out->report |= reported;
 		out->error = from->error;
-		out->token = from->token;
 		out->stranger = from->stranger;
 		out->left = from->left;
 		out->path = is_lock ? LOCKS : PERMITS;
@@ -321,10 +320,7 @@ grant(Permit *permit, RecipeOutput *out)
 	permit->state = PERMIT_OWNER;
 	out->report |= RECIPE_REPORT_GRANTED | RECIPE_REPORT_CREATED;
 	if (permit->place.token != 0)
-	{
 		out->report |= RECIPE_REPORT_TOKEN;
-		out->token = permit->place.token;
-	}
 	step_recipe(permit, PERMIT_LOCK, RECIPE_RELEASE, NULL, out);
 }
 

@@ -435,10 +435,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	recipe->state = RECIPE_OWNER;
 	out->report |= RECIPE_REPORT_GRANTED;
 	if (recipe->token != 0)
-	{
-		out->token = recipe->token;
 		out->report |= RECIPE_REPORT_TOKEN;
-	}
 	if (!seen)
 		stat_node(recipe, out, 0);
 	else if (recipe->token == 0)
@@ -1260,7 +1257,7 @@ on_stat_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	else if (answer->result == REQUEST_OK && answer->ours)
 	{
 		out->report |= RECIPE_REPORT_TOKEN;
-		out->token = recipe->token = answer->czxid;
+		recipe->token = answer->czxid;
 	}
 	else if (answer->result != REQUEST_REFUSED)
 	{

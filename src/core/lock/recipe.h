@@ -56,7 +56,7 @@ typedef enum RecipeEvent
 #define RECIPE_REPORT_CREATED		(1 << 0)	/* recipe->sequence is known */
 #define RECIPE_REPORT_QUEUED		(1 << 1)	/* see blockers */
 #define RECIPE_REPORT_GRANTED		(1 << 2)	/* we own the lock */
-#define RECIPE_REPORT_TOKEN		(1 << 3)	/* see out->token */
+#define RECIPE_REPORT_TOKEN		(1 << 3)	/* see recipe->token */
 #define RECIPE_REPORT_LOST		(1 << 4)	/* we no longer own the lock */
 #define RECIPE_REPORT_FAILED		(1 << 5)	/* refused: out->error */
 #define RECIPE_REPORT_GONE		(1 << 6)	/* our contender is gone */
@@ -106,7 +106,6 @@ typedef struct RecipeOutput
 	int			error;
 	int			permits_found;	/* FAILED: a permit's users have agreed on this
 								 * number, or 0 */
-	int64_t		token;
 	const char *stranger;
 	const char *left;			/* LEFT: name of our node, or its prefix */
 	const char *path;			/* where stranger and left are, as for ops */

@@ -354,11 +354,11 @@ check_rules(void)
 			}
 			owners++;
 			model_check(scene->disagreement ||
-						permit->permits == scene->permits,
+						permit->place.permits == scene->permits,
 						"there is one number of permits");
-			model_check(agreed == 0 || agreed == permit->permits,
+			model_check(agreed == 0 || agreed == permit->place.permits,
 						"all owners agree on the number of permits");
-			agreed = permit->permits;
+			agreed = permit->place.permits;
 		}
 	}
 	for (int i = 0; i < scene->nforeigners; i++)
@@ -425,7 +425,7 @@ check_queued(const Client *client, const Backend *backend)
 	model_check(node >= 0, "who is told to be queued is in the queue");
 	own = &model->nodes[node];
 	for (int64_t zxid = own->czxid; zxid <= model->zxid; zxid++)
-		if (used_at(own->name, own, zxid) >= backend->permit.permits)
+		if (used_at(own->name, own, zxid) >= backend->permit.place.permits)
 			return;
 	model_check(false, "queued is told when no permit is free");
 }
@@ -457,7 +457,7 @@ check_failure(const Backend *backend, const RecipeOutput *out)
 	{
 		tally.disagreed++;
 		model_check(scene->disagreement && out->error == 0 &&
-					out->permits_found != backend->permit.permits,
+					out->permits_found != backend->permit.place.permits,
 					"only who disagrees is refused for it");
 	}
 	else
@@ -769,7 +769,7 @@ restart_worker(ModelSession *session, int applied)
 		if (!backend->active)
 			continue;
 		tally.restarted_in[old.state]++;
-		permit_resume(&backend->permit, old.uuid, old.permits,
+		permit_resume(&backend->permit, old.uuid, old.place.permits,
 					  backend->owner ? RECIPE_RESUME_OWNED :
 					  backend->wanted ? RECIPE_RESUME_WANTED :
 					  RECIPE_RESUME_RELEASING,
@@ -1028,7 +1028,7 @@ check_liveness(void)
 			model_check(waiting == (lock >= 0 && lock == first),
 						"who is first in the queue waits for a permit");
 			model_check(!waiting ||
-						used > backend->permit.permits,
+						used > backend->permit.place.permits,
 						"nobody waits while a permit is free");
 			model_check(state == PERMIT_OWNER || backend->queued ||
 						scene->disagreement,

@@ -216,7 +216,7 @@ send_ops(Permit *permit, PermitPart part, const RecipeOutput *from,
 static bool
 none_is_left(const Permit *permit)
 {
-	return permit->others + permit->lock.blockers > permit->permits;
+	return permit->others + permit->lock.blockers > permit->place.permits;
 }
 
 /*
@@ -395,7 +395,7 @@ on_agreement(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 	int			agreed = found ?
 		note_permits(answer->data, answer->data_len) : 0;
 
-	permit->differs = found && agreed != permit->permits;
+	permit->differs = found && agreed != permit->place.permits;
 	if (agreed != 0 && permit->differs && permit->others > 0)
 	{
 		out->permits_found = agreed;
@@ -500,7 +500,7 @@ static void
 begin(Permit *permit, const uint8_t uuid[ZNODE_UUID_BYTES], int permits)
 {
 	memcpy(permit->uuid, uuid, ZNODE_UUID_BYTES);
-	permit->permits = permit->place.permits = permits;
+	permit->place.permits = permits;
 	note_write_permits(permit->agreement, permits);
 }
 

@@ -50,7 +50,6 @@ typedef struct Permit
 	Recipe		lock;			/* our contender in <name>/locks */
 	Recipe		place;			/* our node in <name>/leases */
 	uint8_t		uuid[ZNODE_UUID_BYTES]; /* of both */
-	int			permits;
 	char		agreement[NOTE_PERMITS_SIZE];	/* data of <name>/leases */
 	uint32_t	serial;			/* of our latest read of the semaphore */
 	int			others;			/* permits of others, as last listed: right

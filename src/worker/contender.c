@@ -952,7 +952,7 @@ report_step(Contender *contender, const RecipeOutput *out)
 							   recipe->token));
 	if (report & RECIPE_REPORT_REVOKED)
 		revoked(contender);
-	if (recipe->state == RECIPE_LATE && recipe->aside)
+	if (recipe->state == RECIPE_LATE && recipe->refused)
 		schedule_check(contender, zk_now_ms() + LATE_DELAY_MS);
 	if ((report & RECIPE_REPORT_LATE) && !(report & RECIPE_REPORT_FAILED))
 		ereport(LOG,
@@ -1587,7 +1587,7 @@ check_contender(Contender *contender, int64 now_ms)
 	if (contender->owner_since_ms != 0)
 		schedule_check(contender,
 					   slot_check_idle(contender->slot, now_ms));
-	if (contender->recipe->state == RECIPE_LATE && contender->recipe->aside)
+	if (contender->recipe->state == RECIPE_LATE && contender->recipe->refused)
 		step(contender, RECIPE_RETRY, NULL);
 }
 

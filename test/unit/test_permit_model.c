@@ -726,7 +726,7 @@ retry(Client *client, int semaphore)
 	bool		left = backend->left;
 	const Recipe *lock = &backend->permit.lock;
 
-	if (lock->state == RECIPE_LATE && lock->aside)
+	if (lock->state == RECIPE_LATE && lock->refused)
 	{
 		permit_step(&backend->permit, RECIPE_RETRY, NULL, &out);
 		model_check(lock->state == RECIPE_ENTERING, "who was late comes again");
@@ -910,7 +910,7 @@ act(ModelSession *session)
 		const Recipe *lock = &backend->permit.lock;
 
 		if (backend->left ||
-			(lock->state == RECIPE_LATE && lock->aside &&
+			(lock->state == RECIPE_LATE && lock->refused &&
 			 model_count_at(MODEL_LOCKS, model->zxid) == 0))
 		{
 			busy = true;

@@ -570,7 +570,7 @@ take_waiter_news(Client *client, const RecipeOutput *out)
 	{
 		model_check(client->wanted &&
 					(recipe->state == RECIPE_WATCHING ? recipe->blockers > 0 :
-					 recipe->state == RECIPE_LATE && recipe->aside),
+					 recipe->state == RECIPE_LATE && recipe->refused),
 					"queued behind somebody");
 		if (recipe->state == RECIPE_LATE)
 			tally.stood_by++;
@@ -1373,7 +1373,7 @@ revoke(Client *client)
 static bool
 comes_again(const Client *client)
 {
-	return client->recipe.state == RECIPE_LATE && client->recipe.aside &&
+	return client->recipe.state == RECIPE_LATE && client->recipe.refused &&
 		model_count_at(MODEL_NAME, model->zxid) == 0;
 }
 
@@ -1392,7 +1392,7 @@ retry(Client *client)
 	RecipeOutput out;
 	bool		left = client->left;
 	bool		aside = client->recipe.state == RECIPE_LATE &&
-		client->recipe.aside;
+		client->recipe.refused;
 	Recipe		before = client->recipe;
 
 	recipe_step(&client->recipe, RECIPE_RETRY, NULL, &out);

@@ -84,7 +84,7 @@
  *				refused.
  *	LATE		Our number is late, and our turn had come.  The delete of our
  *				node is out, unless it is "deleted", and behind it that of the
- *				directory, unless "aside": others were in it.
+ *				directory, unless "refused": others were in it.
  *
  * "requeued" is set only in REQUEUEING, SEARCHING and where the node is not
  * wanted (CANCELING, ABANDONING, LEAVING).  "predecessor" may be left over in
@@ -200,11 +200,11 @@
  *				rmdir ok -> ENTERING: as new; renewed
  *				rmdir no node -> ENTERING: as new
  *				either unknown -> LATE: delete, rmdir
- *				rmdir refused, not empty -> LATE, aside: queued, and the first
- *				  time late; or, if our number has no order -> NONE: failed,
- *				  ended
+ *				rmdir refused, not empty -> LATE, refused: queued, and the
+ *				  first time late; or, if our number has no order -> NONE:
+ *				  failed, ended
  *				rmdir refused -> NONE: failed
- *				retry, aside -> ENTERING: as new
+ *				retry, refused -> ENTERING: as new
  *				release, deleted -> NONE: gone
  *				release -> LEAVING (the delete is out)
  *	any			expired -> NONE: lost if it was OWNER, else gone
@@ -400,8 +400,7 @@ step_aside(Recipe *recipe, RecipeOutput *out)
 {
 	send_op(out, REQUEST_DELETE, recipe->node, next_serial(recipe));
 	send_op(out, REQUEST_RMDIR, NULL, recipe->serial);
-	recipe->refused = false;
-	recipe->deleted = recipe->aside = false;
+	recipe->refused = recipe->deleted = false;
 	recipe->state = RECIPE_LATE;
 }
 
@@ -431,7 +430,7 @@ own(Recipe *recipe, RecipeOutput *out, bool seen)
 	forget(&recipe->writer);
 	recipe->blockers = 0;
 	recipe->queue_watch = recipe->comers_list = recipe->revocation_watch = 0;
-	recipe->rewritten = recipe->token_refused = false;
+	recipe->rewritten = recipe->refused = false;
 	recipe->state = RECIPE_OWNER;
 	out->report |= RECIPE_REPORT_GRANTED;
 	if (recipe->token != 0)
@@ -1123,7 +1122,7 @@ on_rmdir_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	{
 		out->report |= RECIPE_REPORT_QUEUED;
 		report_late(recipe, out);
-		recipe->aside = true;
+		recipe->refused = true;
 	}
 }
 
@@ -1267,7 +1266,7 @@ on_stat_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	else if (recipe->token == 0)
 	{
 		/* the lock is ours nevertheless */
-		recipe->token_refused = true;
+		recipe->refused = true;
 		out->report |= RECIPE_REPORT_NO_TOKEN;
 		out->error = answer->error;
 	}
@@ -1277,13 +1276,15 @@ on_stat_done(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 static void
 retry(Recipe *recipe, RecipeOutput *out)
 {
-	if (recipe->state == RECIPE_LEAVING && recipe->refused)
+	if (!recipe->refused)
+		return;
+	if (recipe->state == RECIPE_LEAVING)
 		leave(recipe, out);
-	else if (recipe->state == RECIPE_LATE && recipe->aside)
+	else if (recipe->state == RECIPE_LATE)
 		enter(recipe, false, out);
-	else if (recipe->state == RECIPE_OWNER && recipe->token_refused)
+	else if (recipe->state == RECIPE_OWNER)
 	{
-		recipe->token_refused = false;
+		recipe->refused = false;
 		stat_node(recipe, out, 0);
 	}
 }

@@ -126,11 +126,12 @@ typedef struct Recipe
 								 * recipe_resume(), too */
 	bool		parents_tried;	/* MKDIRS has been sent for this contender */
 	int			mkdir_error;	/* why that failed, or 0 */
-	bool		refused;		/* LEAVING: the delete was; to be retried */
+	bool		refused;		/* to be retried: LEAVING: the delete; OWNER:
+								 * the stat for the token; LATE: the rmdir,
+								 * since others are in the directory */
 	int32_t		sequence;		/* of our node, once created */
 	int64_t		token;			/* its czxid, or 0: unknown */
 	uint32_t	batch;			/* of the input that it came with, or 0 */
-	bool		token_refused;	/* OWNER: its stat was; to be retried */
 	char		node[ZNODE_CONTENDER_SIZE]; /* its name; before the create, its
 											 * prefix */
 	uint32_t	serial;			/* of the last read or watch */
@@ -165,9 +166,8 @@ typedef struct Recipe
 								 * gone; malloc'd */
 	bool		unsure;			/* WATCHING: not reported as queued, since
 								 * those ahead may be no contenders */
-	bool		deleted;		/* LATE: our node is gone, */
-	bool		aside;			/* and others were in the directory */
-	bool		was_late;		/* that has been reported */
+	bool		deleted;		/* LATE: our node is gone */
+	bool		was_late;		/* LATE has been reported */
 } Recipe;
 
 /* How far a contender was when its worker ended. */

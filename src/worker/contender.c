@@ -919,18 +919,6 @@ note_queue(Contender *contender, unsigned report)
 		habits_of_others(contender->directory, contender->recipe->kind);
 }
 
-/* The directory has a child that is no contender. */
-static void
-warn_of_stranger(const Contender *contender, const RecipeOutput *out)
-{
-	const char *directory = place_path(contender, out->path);
-
-	if (out->report & RECIPE_REPORT_STRANGER)
-		directory_warn(directory, out->stranger, false);
-	if (out->report & RECIPE_REPORT_PERSISTENT)
-		directory_warn(directory, out->stranger, true);
-}
-
 /*
  * Pass the reports of a step to the slot and the server log.  The caller
  * handles GONE and CONTENDED, which another step may follow.
@@ -941,8 +929,8 @@ report_step(Contender *contender, const RecipeOutput *out)
 	const Recipe *recipe = contender->recipe;
 	unsigned	report = out->report;
 
-	if (report & (RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT))
-		warn_of_stranger(contender, out);
+	if (report & RECIPE_REPORT_STRANGER)
+		directory_warn(place_path(contender, out->path), out->stranger);
 	if (report & RECIPE_REPORT_LOST)
 		log_loss(contender);
 	note_created(contender, report);

@@ -526,11 +526,14 @@ directory_made(const RequestAnswer *in)
 /*
  * directory_warn
  *		Warn, once for each kind, of a child of a lock directory that is no
- *		contender, by its name or because it is persistent.
+ *		contender, by its name or, if it has that of one, because it is
+ *		persistent.
  */
 void
-directory_warn(const char *path, const char *child, bool persistent)
+directory_warn(const char *path, const char *child)
 {
+	ZnodeContender contender;
+	bool		persistent = znode_parse_contender(child, &contender);
 	bool	   *warned = persistent ? &directories.warned_of_persistent :
 		&directories.warned_of_stranger;
 

@@ -982,16 +982,16 @@ static const Transition transitions[] = {
 
 	{"WATCHING: watch ok, not ephemeral -> OWNER: unwatch, stat",
 		AT_WATCHING, IN_WATCH_PERSISTENT, RECIPE_OWNER,
-	"unwatch(first) stat", RECIPE_REPORT_GRANTED | RECIPE_REPORT_PERSISTENT, 0},
+	"unwatch(first) stat", RECIPE_REPORT_GRANTED | RECIPE_REPORT_STRANGER, 0},
 	{"WATCHING: watch ok, a container -> OWNER: unwatch, stat",
 		AT_WATCHING, IN_WATCH_CONTAINER, RECIPE_OWNER,
-	"unwatch(first) stat", RECIPE_REPORT_GRANTED | RECIPE_REPORT_PERSISTENT, 0},
+	"unwatch(first) stat", RECIPE_REPORT_GRANTED | RECIPE_REPORT_STRANGER, 0},
 	{"WATCHING: watch ok, not ephemeral, of two -> READING: children",
 		AT_WATCHING_OF_TWO, IN_WATCH_PERSISTENT, RECIPE_READING,
-	"unwatch(second) children", RECIPE_REPORT_PERSISTENT, 0},
+	"unwatch(second) children", RECIPE_REPORT_STRANGER, 0},
 	{"WATCHING: watch ok, a container, of two -> READING: children",
 		AT_WATCHING_OF_TWO, IN_WATCH_CONTAINER, RECIPE_READING,
-	"unwatch(second) children", RECIPE_REPORT_PERSISTENT, 0},
+	"unwatch(second) children", RECIPE_REPORT_STRANGER, 0},
 
 	{"READING: children ok, late, nobody excludes us -> LATE: delete, rmdir",
 		AT_READING_LATE, IN_ALONE, RECIPE_LATE, "delete rmdir", 0, 0},
@@ -1721,7 +1721,7 @@ test_persistent_children(void **state)
 		in.serial = recipe.serial;
 		in.ephemeral_owner = i % 2 ? INT64_MIN : 0;
 		recipe_step(&recipe, RECIPE_ANSWER, &in, &out);
-		assert_int_equal(out.report, RECIPE_REPORT_PERSISTENT);
+		assert_int_equal(out.report, RECIPE_REPORT_STRANGER);
 		assert_string_equal(out.stranger, order[i]);
 		assert_int_equal(out.nops, 2);
 		assert_int_equal(out.ops[0].kind, REQUEST_UNWATCH);
@@ -1745,7 +1745,7 @@ test_persistent_children(void **state)
 	assert_string_equal(out.ops[0].node, "order-0000000001");
 	give(&recipe, IN_WATCH_CONTAINER, &out);
 	assert_int_equal(recipe.state, RECIPE_OWNER);
-	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_PERSISTENT);
+	assert_int_equal(out.report, RECIPE_REPORT_GRANTED | RECIPE_REPORT_STRANGER);
 
 	/* they are not behind us either; another contender begins anew */
 	give(&recipe, IN_WATCH_QUEUE, &out);

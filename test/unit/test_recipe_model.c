@@ -696,17 +696,23 @@ take_end_news(Client *client, const RecipeOutput *out)
 	}
 }
 
+/* Has the step passed over a child that has the name of a contender? */
+static bool
+has_passed_over(const RecipeOutput *out)
+{
+	ZnodeContender contender;
+
+	return (out->report & RECIPE_REPORT_STRANGER) &&
+		znode_parse_contender(out->stranger, &contender);
+}
+
 static void
 check_other_news(const RecipeOutput *out)
 {
 	if (out->report & RECIPE_REPORT_RENEWED)
 		tally.renewed++;
-	if (out->report & RECIPE_REPORT_PERSISTENT)
-	{
-		model_check(scene->strangers && out->stranger != NULL,
-					"no contender is taken for something else");
+	if (has_passed_over(out))
 		tally.passed_over++;
-	}
 	model_check(!(out->report & RECIPE_REPORT_STRANGER) || scene->strangers,
 				"no contender is taken for a stranger");
 	model_check(!(out->report & RECIPE_REPORT_MIXED) ||
@@ -754,7 +760,7 @@ take_owner_news(Client *client, const RecipeOutput *out)
 static void
 check_unwatch(const Client *client, const RecipeOutput *out, int i)
 {
-	if (out->report & RECIPE_REPORT_PERSISTENT)
+	if (has_passed_over(out))
 	{
 		model_check(out->ops[i].node == out->stranger,
 					"who is no contender is not watched");

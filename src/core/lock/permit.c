@@ -240,8 +240,8 @@ carry_out(Permit *permit, PermitPart part, const RecipeOutput *from,
 		  RecipeOutput *out)
 {
 	bool		is_lock = part == PERMIT_LOCK;
-	unsigned	reported = RECIPE_REPORT_STRANGER | RECIPE_REPORT_PERSISTENT |
-		RECIPE_REPORT_LEFT | RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE;
+	unsigned	reported = RECIPE_REPORT_STRANGER | RECIPE_REPORT_LEFT |
+		RECIPE_REPORT_RENEWED | RECIPE_REPORT_LATE;
 
 	send_ops(permit, part, from, out);
 	if (permit->state == PERMIT_OWNER)

@@ -151,7 +151,7 @@
  *				  -> WATCHING: delete it
  *				watch refused -> LEAVING: unwatch, delete; failed
  *				watch ok, and it is not ephemeral -> as predecessor deleted,
- *				  but unwatch before all else; persistent
+ *				  but unwatch before all else; a stranger
  *				watch ok, if nobody ahead was surely a contender -> queued
  *				watch ok, if only owners are ahead and we ask retained ones: it
  *				  may be retained -> WATCHING: retained; it is not -> queued
@@ -755,7 +755,7 @@ on_place_read(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 static void
 pass_over_predecessor(Recipe *recipe, RecipeOutput *out)
 {
-	out->report |= RECIPE_REPORT_PERSISTENT;
+	out->report |= RECIPE_REPORT_STRANGER;
 	out->stranger = recipe->predecessor;
 	send_op(out, REQUEST_UNWATCH, recipe->predecessor, 0);
 	predecessor_gone(recipe, out);

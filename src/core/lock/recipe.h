@@ -61,7 +61,9 @@ typedef enum RecipeEvent
 #define RECIPE_REPORT_FAILED		(1 << 5)	/* refused: out->error */
 #define RECIPE_REPORT_GONE		(1 << 6)	/* our contender is gone */
 #define RECIPE_REPORT_LEFT		(1 << 7)	/* a node may stay: out->error */
-#define RECIPE_REPORT_STRANGER	(1 << 8)	/* a child that is no contender */
+#define RECIPE_REPORT_STRANGER	(1 << 8)	/* a child that is no contender, by
+											 * its name or as it is not
+											 * ephemeral: out->stranger */
 #define RECIPE_REPORT_MIXED		(1 << 9)	/* with FAILED: lock and semaphore
 											 * with one name */
 #define RECIPE_REPORT_UNWATCHED		(1 << 10)	/* the queue behind our reader
@@ -82,10 +84,7 @@ typedef enum RecipeEvent
 											 * FAILED: has ended */
 #define RECIPE_REPORT_RENEWED		(1 << 17)	/* the directory is made again
 												 * before its counter ends */
-#define RECIPE_REPORT_PERSISTENT	(1 << 18)	/* out->stranger is named like
-												 * a contender, but not
-												 * ephemeral */
-#define RECIPE_REPORT_NO_TOKEN	(1 << 19)	/* the token was refused:
+#define RECIPE_REPORT_NO_TOKEN	(1 << 18)	/* the token was refused:
 											 * out->error */
 
 /* A permit takes a step of each of its two recipes; see permit.c. */

@@ -573,9 +573,8 @@ typedef struct QueuePlace
 	bool		shared;			/* readers ahead do not exclude us */
 	const char *predecessor;	/* the last one that excludes us; or NULL */
 	int32_t		predecessor_sequence;
-	int			ahead;			/* contenders ahead of us */
-	int			writers;		/* those that wait for all, as writers do */
-	int32_t		first;			/* the lowest number ahead of us */
+	int32_t		first;			/* the lowest number ahead of us; or ours */
+	bool		writer;			/* one that excludes us waits for all */
 	const char *end;			/* only those ahead of this child count; or
 								 * NULL: all do */
 	ZnodeContender at_end;
@@ -586,12 +585,13 @@ static void
 note_ahead(Recipe *recipe, QueuePlace *place, const char *child,
 		   const ZnodeContender *contender)
 {
-	if (place->ahead++ == 0 || znode_before(contender->sequence, place->first))
+	bool		writer = is_writer(contender->shared, contender->sequence);
+
+	if (znode_before(contender->sequence, place->first))
 		place->first = contender->sequence;
-	if (is_writer(contender->shared, contender->sequence))
-		place->writers++;
-	else if (place->shared)
+	if (place->shared && !writer)
 		return;
+	place->writer |= writer;
 	recipe->blockers++;
 	recipe->others |= !znode_is_of_instance(child);
 	if (is_surely_contender(child))
@@ -633,17 +633,6 @@ note_child(Recipe *recipe, QueuePlace *place, const char *child,
 		note_ahead(recipe, place, child, &contender);
 }
 
-/* Do all that exclude us own the lock? */
-static bool
-only_owners_exclude(const QueuePlace *place)
-{
-	if (place->predecessor == NULL)
-		return false;
-	return place->writers == 0 ||
-		(place->writers == 1 && place->first == place->predecessor_sequence &&
-		 (place->shared || place->ahead == 1));
-}
-
 /*
  * Find our place in the queue: count the contenders that exclude us, and keep
  * the last of them as predecessor.  Returns false if our own node is missing.
@@ -652,6 +641,7 @@ static bool
 find_place(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 {
 	QueuePlace	place = {
+		.first = recipe->sequence,
 		.shared = !is_writer(recipe->kind == ZNODE_READER, recipe->sequence),
 		.end = recipe->blockers > 0 ? recipe->predecessor : NULL
 	};
@@ -666,8 +656,10 @@ find_place(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 		recipe->blockers += ZK_MUTATED(ZK_PERMIT_TWICE) ? 1 :
 			ZK_MUTATED(ZK_PERMIT_MISSED) ? -1 : 0;
 
+	/* all that exclude us own the lock: readers, or the first one only */
 	recipe->retained_ahead = recipe->asks_retained &&
-		only_owners_exclude(&place);
+		place.predecessor != NULL &&
+		(!place.writer || place.first == place.predecessor_sequence);
 	forget(&recipe->predecessor);
 	if (place.found && place.predecessor != NULL &&
 		recipe->kind != ZNODE_PERMIT)

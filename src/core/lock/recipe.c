@@ -927,15 +927,15 @@ is_sibling(const Recipe *recipe, const char *child)
 }
 
 /*
- * The first contender that waits behind us, NULL: there is none; without
- * "readers_too", the first that exclude readers.
+ * The first contender that waits behind us, NULL: there is none.  A reader does
+ * not wait for a reader.
  *
  * This instance's contender in the other mode does not count: backends wait for
  * each other in tier 1.  But with "behind_sibling", readers behind this
  * instance's writer do, since that waits for us.
  */
 static const char *
-somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too,
+somebody_behind(Recipe *recipe, const RequestAnswer *answer,
 				bool behind_sibling)
 {
 	const char *first = NULL;
@@ -954,7 +954,7 @@ somebody_behind(Recipe *recipe, const RequestAnswer *answer, bool readers_too,
 
 		if (znode_parse_contender(child, &contender) &&
 			znode_before(recipe->sequence, contender.sequence) &&
-			(readers_too ||
+			(recipe->kind != ZNODE_READER ||
 			 is_writer(contender.shared, contender.sequence) ||
 			 (found && znode_before(sibling.sequence, contender.sequence))) &&
 			!is_sibling(recipe, child) &&
@@ -986,14 +986,13 @@ on_queue_listed(Recipe *recipe, const RequestAnswer *answer, RecipeOutput *out)
 	}
 
 	/* if that is unknown, the lock must not be withheld from anybody */
-	recipe->alone = known &&
-		somebody_behind(recipe, answer, !reader, reader) == NULL;
+	recipe->alone = known && somebody_behind(recipe, answer, true) == NULL;
 	if (!recipe->alone)
 		recipe->queue_watch = 0;
 	out->report |= recipe->alone ?
 		RECIPE_REPORT_ALONE : RECIPE_REPORT_CONTENDED;
 	if (known && reader && !recipe->alone)
-		writer = somebody_behind(recipe, answer, false, false);
+		writer = somebody_behind(recipe, answer, false);
 	forget(&recipe->writer);
 	if (writer != NULL)
 	{
@@ -1054,7 +1053,7 @@ on_comers_listed(Recipe *recipe, const RequestAnswer *answer)
 {
 	recipe->comers_list = 0;
 	if (answer->result == REQUEST_OK &&
-		somebody_behind(recipe, answer, true, false) == NULL)
+		somebody_behind(recipe, answer, false) == NULL)
 		recipe->others = true;
 }
 

@@ -147,8 +147,7 @@ struct Contender
 	pairingheap_node check_node;	/* in a heap, unless check_at_ms is 0 */
 	int			asker_pid;		/* the backend that it was begun for */
 	bool		created;		/* the slot has its sequence number */
-	bool		has_uuid;
-	uint8		uuid[ZNODE_UUID_BYTES];
+	uint8		uuid[ZNODE_UUID_BYTES]; /* or zeros: not begun yet */
 	char		directory[ZNODE_PATH_SIZE];
 	int			place_bytes;	/* room for its node in a queue, */
 	int			permit_bytes;	/* and for its permit's node, or 0 */
@@ -280,7 +279,7 @@ contender_find(ZkSlot *slot, const ZkContender *known)
 {
 	Contender  *contender = find(slot);
 
-	return contender != NULL && contender->has_uuid && known->has_uuid &&
+	return contender != NULL && known->has_uuid &&
 		memcmp(contender->uuid, known->uuid, ZNODE_UUID_BYTES) == 0 ?
 		contender : NULL;
 }
@@ -435,14 +434,6 @@ schedule_check(Contender *contender, int64 at_ms)
 	pairingheap_add(contenders.checks, &contender->check_node);
 }
 
-static void
-forget_uuid(Contender *contender)
-{
-	if (contender->has_uuid)
-		hash_search(contenders.uuids, contender->uuid, HASH_REMOVE, NULL);
-	contender->has_uuid = false;
-}
-
 /*
  * The contender's note, valid until the next call.
  *
@@ -467,10 +458,9 @@ note_of(const Contender *contender)
 static void
 note_uuid(Contender *contender, const uint8 *uuid)
 {
-	forget_uuid(contender);
+	(void) hash_search(contenders.uuids, contender->uuid, HASH_REMOVE, NULL);
 	memcpy(contender->uuid, uuid, ZNODE_UUID_BYTES);
 	(void) hash_search(contenders.uuids, uuid, HASH_ENTER, NULL);
-	contender->has_uuid = true;
 	contender->owner_since_ms = 0;
 	contender->answer_due_ms = 0;
 	contender->revokes = false;
@@ -579,7 +569,7 @@ set_bytes(Contender *contender, int bytes, int leaving)
 static void
 drop(Contender *contender)
 {
-	forget_uuid(contender);
+	(void) hash_search(contenders.uuids, contender->uuid, HASH_REMOVE, NULL);
 	unschedule_check(contender);
 	set_queued(contender, false);
 	set_watch(contender, 0);
@@ -1283,10 +1273,8 @@ is_orphan(const Contender *contender, const RequestAnswer *answer)
 	const char *predecessor = contender->recipe->predecessor;
 	uint8		uuid[ZNODE_UUID_BYTES];
 
-	if ((answer->kind != REQUEST_WATCH && answer->kind != REQUEST_STAT) ||
-		answer->result != REQUEST_OK || !answer->ours)
-		return false;
-	if (contender->recipe->state != RECIPE_WATCHING || predecessor == NULL ||
+	if (answer->result != REQUEST_OK || !answer->ours ||
+		contender->recipe->state != RECIPE_WATCHING ||
 		answer->serial != contender->watch_serial ||
 		!znode_parse_uuid(predecessor, uuid) ||
 		hash_search(contenders.uuids, uuid, HASH_FIND, NULL) != NULL)

@@ -731,9 +731,15 @@ submit(Contender *contender, Request *request)
 								  request->kind == REQUEST_SET))
 		request->data = note_of(contender);
 
-	/* a semaphore's parent is a container, too; the answer is ignored */
+	/* a semaphore's parent is a container, too; the next answer counts */
 	if (request->kind == REQUEST_MKDIRS && request->path != NULL)
-		directory_make(contender->directory);
+	{
+		Request		parent = *request;
+
+		parent.path = contender->directory;
+		parent.data = NULL;
+		session_submit(contender->owner, &parent);
+	}
 	request->path = place_path(contender, request->path);
 	session_submit(contender->owner, request);
 }

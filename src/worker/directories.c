@@ -115,7 +115,7 @@ static struct
 	int			nunwatched;
 	Size		watch_bytes;	/* of the paths of those that are watched */
 	uint32		last_serial;
-	uint32		owner;			/* of our requests; 0: none yet */
+	uint32		owner;			/* of our gets; 0: none yet */
 	bool		warned_of_stranger;
 	bool		warned_of_persistent;
 	int64		minute_ms;		/* zk_now_ms() when the minute began ... */
@@ -387,8 +387,6 @@ on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
 										HASH_FIND, NULL);
 	Directory  *directory;
 
-	if (in->event == REQUEST_DONE && in->kind == REQUEST_MKDIRS)
-		directory_made(in);
 	if (watch == NULL)
 		return;
 	directory = watch->directory;
@@ -549,13 +547,4 @@ directory_warn(const char *path, const char *child)
 			 persistent ?
 			 errhint("Other clients may wait for it forever.  Do not keep other znodes in lock directories, and do not set \"zklock.root\" to a path below another root.") :
 			 errhint("Curator clients count it as a contender and may wait for it forever.  Do not keep other znodes in lock directories.")));
-}
-
-/* Make a directory, with its parents, and ignore the answer. */
-void
-directory_make(const char *path)
-{
-	Request		op = {.kind = REQUEST_MKDIRS,.path = path};
-
-	session_submit(directories.owner, &op);
 }

@@ -27,7 +27,6 @@ extern int32_t directory_next(const char *path);
 extern void directory_leave(const char *path, int32_t number);
 extern void directory_left(const char *path, int32_t number, bool deleted);
 extern void directory_made(const RequestAnswer *in);
-extern void directory_make(const char *path);
 extern void directory_warn(const char *path, const char *child);
 
 #endif							/* ZKLOCK_DIRECTORIES_H */

@@ -91,31 +91,22 @@ typedef struct Directory
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
 	bool		deleted;		/* its watch said so, and it was not made for
 								 * us since */
-	bool		watched;
+	uint32		owner;			/* of the get that watches it; 0: not
+								 * watched */
 	int64		left_ms;		/* zk_now_ms() when an owner of ours left it;
 								 * 0: never */
 	Succession	succession;
 	dlist_node	node;			/* in one of the lists of "directories" */
 } Directory;
 
-/* The get that watches a directory. */
-typedef struct DirectoryWatch
-{
-	uint32		serial;			/* hash key, must be first */
-	Directory  *directory;
-} DirectoryWatch;
-
 static struct
 {
 	HTAB	   *by_path;		/* of Directories */
-	HTAB	   *by_serial;		/* of DirectoryWatches, of those watched */
 	dlist_head	watched;		/* Directories, the last used at the end */
 	dlist_head	unwatched;		/* the same */
 	int			nwatched;
 	int			nunwatched;
 	Size		watch_bytes;	/* of the paths of those that are watched */
-	uint32		last_serial;
-	uint32		owner;			/* of our gets; 0: none yet */
 	bool		warned_of_stranger;
 	bool		warned_of_persistent;
 	int64		minute_ms;		/* zk_now_ms() when the minute began ... */
@@ -173,17 +164,6 @@ note_seen(const char *path, bool exists)
 		bucket[place] = 0;
 }
 
-static HTAB *
-create_table(const char *name, Size keysize, Size entrysize, int kind)
-{
-	HASHCTL		ctl;
-
-	memset(&ctl, 0, sizeof(ctl));
-	ctl.keysize = keysize;
-	ctl.entrysize = entrysize;
-	return hash_create(name, 256, &ctl, HASH_ELEM | kind);
-}
-
 static void on_answer(void *data, const RequestAnswer *in);
 
 /*
@@ -194,18 +174,22 @@ static void on_answer(void *data, const RequestAnswer *in);
 void
 directories_forget(void)
 {
+	HASHCTL		ctl = {
+		.keysize = ZNODE_PATH_SIZE,
+		.entrysize = sizeof(Directory)
+	};
+	HASH_SEQ_STATUS scan;
+	Directory  *directory;
+
 	if (directories.by_path)
 	{
+		hash_seq_init(&scan, directories.by_path);
+		while ((directory = hash_seq_search(&scan)) != NULL)
+			session_remove_owner(directory->owner);
 		hash_destroy(directories.by_path);
-		hash_destroy(directories.by_serial);
 	}
-	if (directories.owner == 0)
-		directories.owner = session_add_owner(on_answer, NULL);
-	directories.by_path = create_table("zklock directories", ZNODE_PATH_SIZE,
-									   sizeof(Directory), HASH_STRINGS);
-	directories.by_serial = create_table("zklock directory watches",
-										 sizeof(uint32),
-										 sizeof(DirectoryWatch), HASH_BLOBS);
+	directories.by_path = hash_create("zklock directories", 256, &ctl,
+									  HASH_ELEM | HASH_STRINGS);
 	dlist_init(&directories.watched);
 	dlist_init(&directories.unwatched);
 	directories.nwatched = directories.nunwatched = 0;
@@ -231,7 +215,7 @@ send(const Directory *directory, RequestKind kind)
 		.brief = true
 	};
 
-	session_submit(directories.owner, &op);
+	session_submit(directory->owner, &op);
 }
 
 /* Forget the unwatched directory used longest ago. */
@@ -251,7 +235,7 @@ add_unwatched(Directory *directory)
 {
 	if (directories.nunwatched == MAX_UNWATCHED)
 		forget_oldest();
-	directory->watched = false;
+	directory->owner = 0;
 	dlist_push_tail(&directories.unwatched, &directory->node);
 	directories.nunwatched++;
 }
@@ -260,10 +244,9 @@ add_unwatched(Directory *directory)
 static void
 forget_watch(Directory *directory)
 {
-	if (!directory->watched)
+	if (directory->owner == 0)
 		return;
-	hash_search(directories.by_serial, &directory->succession.serial,
-				HASH_REMOVE, NULL);
+	session_remove_owner(directory->owner);
 	directories.watch_bytes -= watch_bytes(directory);
 	directories.nwatched--;
 	dlist_delete(&directory->node);
@@ -303,18 +286,13 @@ make_room(const Directory *directory, int64 now_ms)
 static void
 watch(Directory *directory)
 {
-	DirectoryWatch *entry;
-
 	dlist_delete(&directory->node);
 	directories.nunwatched--;
-	directory->watched = true;
+	directory->owner = session_add_owner(on_answer, directory);
 	dlist_push_tail(&directories.watched, &directory->node);
 	directories.nwatched++;
 	directories.watch_bytes += watch_bytes(directory);
-	succession_watch(&directory->succession, ++directories.last_serial);
-	entry = hash_search(directories.by_serial, &directories.last_serial,
-						HASH_ENTER, NULL);
-	entry->directory = directory;
+	succession_watch(&directory->succession, directory->owner);
 	send(directory, REQUEST_WATCH);
 }
 
@@ -344,7 +322,7 @@ find_or_make(const char *path)
 static void
 touch(Directory *directory)
 {
-	dlist_move_tail(directory->watched ? &directories.watched :
+	dlist_move_tail(directory->owner ? &directories.watched :
 					&directories.unwatched, &directory->node);
 }
 
@@ -378,23 +356,17 @@ directories_disconnect(void)
 	}
 }
 
-/* Handle an answer to a request of ours, or a watch. */
+/* The get of a directory has been answered, or its watch has fired. */
 static void
-on_answer(void *data pg_attribute_unused(), const RequestAnswer *in)
+on_answer(void *data, const RequestAnswer *in)
 {
-	uint32		serial = in->serial;
-	DirectoryWatch *watch = hash_search(directories.by_serial, &serial,
-										HASH_FIND, NULL);
-	Directory  *directory;
+	Directory  *directory = data;
 
-	if (watch == NULL)
-		return;
-	directory = watch->directory;
 	if (in->event == REQUEST_DONE)
-		succession_watched(&directory->succession, serial,
+		succession_watched(&directory->succession, in->serial,
 						   in->result == REQUEST_OK);
 	else
-		succession_fired(&directory->succession, serial);
+		succession_fired(&directory->succession, in->serial);
 	if (in->event == REQUEST_NODE_DELETED)
 	{
 		note_seen(directory->path, false);
@@ -472,7 +444,7 @@ directory_leave(const char *path, int32_t number)
 	int64		now_ms = zk_now_ms();
 
 	touch(directory);
-	if (!directory->watched && make_room(directory, now_ms))
+	if (directory->owner == 0 && make_room(directory, now_ms))
 		watch(directory);
 	directory->left_ms = now_ms;
 	succession_leave(&directory->succession, number);

@@ -326,31 +326,20 @@ touch(Directory *directory)
 					&directories.unwatched, &directory->node);
 }
 
-static void
-disconnect_all(dlist_head *list)
-{
-	dlist_iter	iter;
-
-	dlist_foreach(iter, list)
-	{
-		Directory  *directory = dlist_container(Directory, node, iter.cur);
-
-		succession_disconnect(&directory->succession);
-	}
-}
-
-/* The connection is lost, and perhaps the session. */
+/*
+ * The connection is lost, and perhaps the session.  Where no watch was asked
+ * for, nothing is known that could be doubted.
+ */
 void
 directories_disconnect(void)
 {
 	dlist_mutable_iter iter;
 
-	disconnect_all(&directories.watched);
-	disconnect_all(&directories.unwatched);
 	dlist_foreach_modify(iter, &directories.watched)
 	{
 		Directory  *directory = dlist_container(Directory, node, iter.cur);
 
+		succession_disconnect(&directory->succession);
 		if (directory->succession.watch == SUCCESSION_UNWATCHED)
 			forget_watch(directory);
 	}

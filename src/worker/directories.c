@@ -240,12 +240,10 @@ add_unwatched(Directory *directory)
 	directories.nunwatched++;
 }
 
-/* The directory is no longer watched, or is not to be. */
+/* The watched directory is no longer watched, or is not to be. */
 static void
 forget_watch(Directory *directory)
 {
-	if (directory->owner == 0)
-		return;
 	session_remove_owner(directory->owner);
 	directories.watch_bytes -= watch_bytes(directory);
 	directories.nwatched--;

@@ -533,6 +533,18 @@ parse_word(Note *note, Bytes word, unsigned *seen)
 	return bit != 0;
 }
 
+/* Write a word of "others" as it is, with a space before it. */
+static void
+put_other(Writer *writer, Bytes word)
+{
+	int			start = writer->len;
+
+	if (start > 0)
+		word_put_byte(writer, ' ');
+	word_put_encoded(writer, word, false);
+	word_end(writer, start);
+}
+
 /* Parse the words of an instance's note. */
 static void
 parse_words(Note *note, Bytes rest)
@@ -543,16 +555,8 @@ parse_words(Note *note, Bytes rest)
 
 	(void) word_next(&rest, &word);
 	while (word_next(&rest, &word))
-	{
-		int			start = others.len;
-
-		if (parse_word(note, word, &seen))
-			continue;
-		if (start > 0)
-			word_put_byte(&others, ' ');
-		word_put_encoded(&others, word, false);
-		word_end(&others, start);
-	}
+		if (!parse_word(note, word, &seen))
+			put_other(&others, word);
 }
 
 /*
@@ -620,13 +624,7 @@ note_write(const Note *note, char data[NOTE_SIZE])
 		writer.size -= (int) strlen(NOTE_RETAIN_MARK);
 	word_put_fields(&writer, note_keys, note, note->words);
 	while (word_next(&rest, &word))
-	{
-		int			start = writer.len;
-
-		word_put_byte(&writer, ' ');
-		word_put_encoded(&writer, word, false);
-		word_end(&writer, start);
-	}
+		put_other(&writer, word);
 	if (retain)
 	{
 		writer.size += (int) strlen(NOTE_RETAIN_MARK);

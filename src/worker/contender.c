@@ -770,14 +770,6 @@ refuse(Contender *contender, const RecipeOutput *out)
 	slot_set_refused(contender->slot, refusal, out->permits_found);
 }
 
-/* Schedule a retry of what was refused. */
-static void
-schedule_retry(void)
-{
-	if (wake_time(WAKE_RETRY) == 0)
-		wake_set(WAKE_RETRY, zk_now_ms() + RETRY_DELAY_MS);
-}
-
 /*
  * Our node may be left in ZooKeeper.  If its deletion was refused, the worker
  * retries from time to time, and backends that want the slot see that it may
@@ -797,7 +789,7 @@ warn_of_left(Contender *contender, const RecipeOutput *out)
 		(permit && recipe_is_stuck(&permit->place)))
 	{
 		slot_set_stuck(contender->slot);
-		schedule_retry();
+		schedule_check(contender, zk_now_ms() + RETRY_DELAY_MS);
 	}
 	else
 		contenders.left += contender->place_bytes + contender->permit_bytes;
@@ -808,7 +800,7 @@ warn_of_left(Contender *contender, const RecipeOutput *out)
  * worker retries from time to time.
  */
 static void
-refuse_token(const Contender *contender, int error)
+refuse_token(Contender *contender, int error)
 {
 	ZkRefusal	refusal = session_error_is_access(error) ? ZK_REFUSAL_ACCESS :
 	ZK_REFUSAL_OTHER;
@@ -817,7 +809,7 @@ refuse_token(const Contender *contender, int error)
 		ereport(LOG,
 				(errmsg("ZooKeeper refused the fencing token of \"%s\": %s",
 						contender->directory, session_error_text(error))));
-	schedule_retry();
+	schedule_check(contender, zk_now_ms() + RETRY_DELAY_MS);
 }
 
 /* Another client has requested the lock by writing to our node. */
@@ -1525,19 +1517,6 @@ contenders_open_mail(void (*over) (const int64 *ends, int n, bool all))
 	begin_deferred();
 }
 
-/* Retry what ZooKeeper has refused. */
-static void
-retry_refused(void)
-{
-	ListCell   *cell;
-
-	if (!wake_is_due(WAKE_RETRY))
-		return;
-	wake_set(WAKE_RETRY, 0);
-	foreach(cell, list_all())
-		step(lfirst(cell), RECIPE_RETRY, NULL);
-}
-
 /* A retained owner that does not answer in time counts as a holder. */
 static void
 check_answer(Contender *contender, int64 now_ms)
@@ -1558,24 +1537,9 @@ check_answer(Contender *contender, int64 now_ms)
 }
 
 /*
- * Check a contender.  One that owns its lock is given up if no backend takes
- * it.  One that is behind a retained owner counts that as a holder when its
- * time is over.  One whose number was late queues again.
- */
-static void
-check_contender(Contender *contender, int64 now_ms)
-{
-	check_answer(contender, now_ms);
-	if (contender->owner_since_ms != 0)
-		schedule_check(contender,
-					   slot_check_idle(contender->slot, now_ms));
-	if (contender->recipe->state == RECIPE_LATE && contender->recipe->refused)
-		step(contender, RECIPE_RETRY, NULL);
-}
-
-/*
  * Check the contenders that are due: each at its own time, since thousands may
- * be retained.
+ * be retained.  An owner that no backend takes is given up, what ZooKeeper has
+ * refused is retried, and one whose number was late queues again.
  */
 static void
 check_due(void)
@@ -1588,7 +1552,9 @@ check_due(void)
 		   contender->check_at_ms <= now_ms)
 	{
 		unschedule_check(contender);
-		check_contender(contender, now_ms);
+		check_answer(contender, now_ms);
+		schedule_check(contender, slot_check_idle(contender->slot, now_ms));
+		step(contender, RECIPE_RETRY, NULL);
 		n++;
 	}
 	if (n > 0)
@@ -1630,7 +1596,7 @@ sweep_owners(void)
 		if (contender->owner_since_ms == 0)
 			continue;
 		again = true;
-		check_contender(contender, now_ms);
+		schedule_check(contender, slot_check_idle(contender->slot, now_ms));
 		if (now_ms - contender->owner_since_ms >= SWEEP_INTERVAL_MS &&
 			!watches_itself(contender) && revocable < MAX_REVOCABLE)
 		{
@@ -1737,7 +1703,6 @@ void
 contenders_check(void)
 {
 	end_claims();
-	retry_refused();
 	sweep_owners();
 	check_due();
 	look_again_in_turn();

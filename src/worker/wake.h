@@ -19,7 +19,6 @@ typedef enum WakeReason
 	WAKE_CONNECTION,			/* open the session, or give up connecting */
 	WAKE_LEASE,					/* prove that the session is alive */
 	WAKE_FLUSH,					/* send what has been collected */
-	WAKE_RETRY,					/* retry what ZooKeeper has refused */
 	WAKE_SWEEP,					/* check all owners */
 	WAKE_CHECK,					/* check one contender */
 	WAKE_WATCH,					/* set watches again */

@@ -89,8 +89,6 @@
 typedef struct Directory
 {
 	char		path[ZNODE_PATH_SIZE];	/* hash key, must be first */
-	bool		deleted;		/* its watch said so, and it was not made for
-								 * us since */
 	uint32		owner;			/* of the get that watches it; 0: not
 								 * watched */
 	int64		left_ms;		/* zk_now_ms() when an owner of ours left it;
@@ -309,7 +307,6 @@ find_or_make(const char *path)
 
 	if (found)
 		return directory;
-	directory->deleted = false;
 	directory->left_ms = 0;
 	succession_init(&directory->succession);
 	add_unwatched(directory);
@@ -357,7 +354,6 @@ on_answer(void *data, const RequestAnswer *in)
 	if (in->event == REQUEST_NODE_DELETED)
 	{
 		note_seen(directory->path, false);
-		directory->deleted = true;
 		session_directory_deleted(directory->path);
 	}
 	if (directory->succession.watch == SUCCESSION_UNWATCHED)
@@ -387,22 +383,23 @@ directory_note(const char *path, bool known)
 	if (directory == NULL)
 		return;
 	if (known)
-	{
-		directory->deleted = false;
 		touch(directory);
-	}
 	else
 		succession_doubt(&directory->succession);
 }
 
-/* Is our next contender likely to own the lock with nothing read? */
+/*
+ * Is our next contender likely to own the lock with nothing read?  If we used
+ * the directory, and it is not known to exist any more, it will be a new one.
+ */
 bool
 directory_owns_unread(const char *path)
 {
 	Directory  *directory = find(path);
 
 	return directory != NULL &&
-		(directory->deleted || succession_next(&directory->succession) != 0);
+		(!directory_is_known(path) ||
+		 succession_next(&directory->succession) != 0);
 }
 
 /*

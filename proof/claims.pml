@@ -22,7 +22,7 @@
 #define TTL		2
 #endif
 
-/* EntryState of the claim; FREE: it has ended */
+/* The state of the claim's entry; FREE: it has ended */
 mtype = { RESERVED, LIVE, FREE };
 mtype claim = RESERVED;
 byte left = TTL;				/* ticks until entry->end_us */

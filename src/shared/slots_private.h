@@ -129,7 +129,7 @@ extern ZkProcLock *proc_new(const ZkProcLock *wish);
 extern void proc_free(ZkProcLock *proc);
 extern bool proc_cancel(const ZkProcLock *proc);
 
-/* claims of which the worker has not seen yet that they are lost */
+/* of the worker: claims may be lost that it has not ended yet */
 extern bool claims_may_be_lost;
 
 /* in take.c: holders; the partition lock is held exclusively */

@@ -419,8 +419,8 @@ on_agreement(Permit *permit, const RequestAnswer *answer, RecipeOutput *out)
 }
 
 /*
- * The permits have been listed, ahead of the lock's queue, or behind it, while
- * the lock waits.  If it does not, it ignores that it is to read again.
+ * The permits have been listed: ahead of the lock's queue, or, while the lock
+ * waits there, behind it.  A lock that does not wait ignores RECIPE_READ_QUEUE.
  */
 static void
 on_permits_listed(Permit *permit, const RequestAnswer *answer,

@@ -573,7 +573,7 @@ typedef struct QueuePlace
 	bool		shared;			/* readers ahead do not exclude us */
 	const char *predecessor;	/* the last one that excludes us; or NULL */
 	int32_t		predecessor_sequence;
-	int32_t		first;			/* the lowest number ahead of us; or ours */
+	int32_t		first;			/* the lowest number ahead of us, or our own */
 	bool		writer;			/* one that excludes us waits for all */
 	const char *end;			/* only those ahead of this child count; or
 								 * NULL: all do */
@@ -1018,7 +1018,7 @@ watch_revocation(Recipe *recipe, RecipeOutput *out)
  *
  * If nobody was behind an exclusive owner, somebody has come.  A lock that may
  * be idle is then given up at once.  The list that shows who has come is sent
- * ahead of the delete, and its answer is not waited for.
+ * ahead of the delete, which does not wait for its answer.
  */
 static void
 on_queue_touched(Recipe *recipe, RecipeOutput *out)

@@ -851,7 +851,7 @@ plan_flight(FlightPlan *plan)
 
 /*
  * flight_send_alone
- *		Send a request now, ahead of all that has been submitted.
+ *		Send a request now, ahead of the submitted ones.
  *
  * No flight may be out, and the connection must be up.
  */

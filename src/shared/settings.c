@@ -272,24 +272,25 @@ typedef struct CheckedSetting
 {
 	const char *name;
 	bool		secret;			/* its value is not reported */
+	char	  **string;			/* NULL of an enum */
 	const char *(*find_problem) (const char *value);	/* see below */
 	struct config_enum_entry *options;
 } CheckedSetting;
 
 static const CheckedSetting checked[NCHECKED] = {
-	[SERVERS] = {"zklock.servers", false, find_servers_problem},
-	[AUTH] = {"zklock.auth", true, find_auth_problem},
+	[SERVERS] = {"zklock.servers", false, &zklock_servers, find_servers_problem},
+	[AUTH] = {"zklock.auth", true, &zklock_auth, find_auth_problem},
 	[ACL] = {"zklock.acl",.options = acl_options},
-	[TLS_CA] = {"zklock.tls_ca", true, find_tls_problem},
-	[TLS_CERT] = {"zklock.tls_cert", true, find_tls_problem},
-	[TLS_KEY] = {"zklock.tls_key", true, find_tls_problem},
-	[SASL_USER] = {"zklock.sasl_user", true, find_sasl_problem},
-	[SASL_PASSWORD_FILE] = {"zklock.sasl_password_file", true, find_sasl_problem},
-	[ROOT] = {"zklock.root", false, znode_check_root},
+	[TLS_CA] = {"zklock.tls_ca", true, &zklock_tls_ca, find_tls_problem},
+	[TLS_CERT] = {"zklock.tls_cert", true, &zklock_tls_cert, find_tls_problem},
+	[TLS_KEY] = {"zklock.tls_key", true, &zklock_tls_key, find_tls_problem},
+	[SASL_USER] = {"zklock.sasl_user", true, &zklock_sasl_user, find_sasl_problem},
+	[SASL_PASSWORD_FILE] = {"zklock.sasl_password_file", true, &zklock_sasl_password_file, find_sasl_problem},
+	[ROOT] = {"zklock.root", false, &zklock_root, znode_check_root},
 	[NODE_FORMAT] = {"zklock.node_format",.options = format_options},
 	[COMMIT_CHECK] = {"zklock.commit_check",.options = check_options},
 	[ADVISORY_LOCKS] = {"zklock.advisory_locks",.options = advisory_options},
-	[ADVISORY_NAMESPACE] = {"zklock.advisory_namespace", false, find_namespace_problem}
+	[ADVISORY_NAMESPACE] = {"zklock.advisory_namespace", false, &zklock_advisory_namespace, find_namespace_problem}
 };
 
 /*
@@ -473,7 +474,8 @@ secure_name_of_credentials(void)
 static const char *
 value_of(Checked setting)
 {
-	return GetConfigOption(checked[setting].name, false, false);
+	return checked[setting].string ? *checked[setting].string :
+		GetConfigOption(checked[setting].name, false, false);
 }
 
 /* What is wrong with a setting of TLS or SASL beside the others, or NULL. */

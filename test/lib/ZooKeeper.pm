@@ -551,7 +551,8 @@ sub heal_peers
 =item session_ends(@i)
 
 The lengths in bytes of all ends of sessions that are in the servers' logs of
-transactions.
+transactions.  A server counts once what it has logged more than once: a
+follower that fails to join its leader is sent the same transactions again.
 
 =cut
 
@@ -562,21 +563,26 @@ sub session_ends
 
 	for my $server ($self->_servers(@i))
 	{
+		my %logged;
+
 		for my $file (glob "$server->{dir}/data/version-2/log.*")
 		{
 			open my $log, '<:raw', $file or die "could not open $file: $!";
 
-			# a header; of each entry the checksum, the length, a TxnHeader that
-			# ends in the type, the rest, and a byte; then zeros
+			# a header; of each entry the checksum, the length, a TxnHeader with
+			# the zxid that ends in the type, the rest, and a byte; then zeros
 			seek $log, 16, 0;
 			while (read($log, my $head, 12) == 12)
 			{
 				my $length = unpack 'x8 N', $head or last;
 				read($log, my $entry, $length + 1) == $length + 1 or last;
-				push @ends, $length if unpack('x28 l>', $entry) == -11;
+				my ($zxid, $type) = unpack 'x12 a8 x8 l>', $entry;
+
+				$logged{$zxid} = $length if $type == -11;
 			}
 			close $log;
 		}
+		push @ends, values %logged;
 	}
 	return @ends;
 }
